@@ -42,7 +42,7 @@ pub(crate) fn entries() -> Vec<Entry> {
     let of_rules = rules.iter().map(of_rule);
     let agent = AgentReason::ALL
         .iter()
-        .map(|it| entry("condition of the agent", it.word(), &[("Means", it.meaning()), ("Do", it.next_step())]));
+        .map(|it| entry("condition of the agent", it.as_str(), &[("Means", it.meaning()), ("Do", it.next_step())]));
     let attachment = AttachmentReason::ALL.iter().map(|it| of_reason("reason of a VnicAttachment", *it));
     let profile = ProfileReason::ALL.iter().map(|it| of_reason("reason of a VnicProfile", *it));
     let known = of_node().into_iter().chain(codes()).chain(agent).chain(attachment).chain(profile);

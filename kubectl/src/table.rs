@@ -32,10 +32,7 @@ pub(crate) fn ocid(ocid: &str, style: Style) -> String {
 
 /// A text that is cut unless the table is wide.
 pub(crate) fn cut(text: &str, most: usize, style: Style) -> String {
-    match text.char_indices().nth(most) {
-        Some((at, _)) if !style.wide => format!("{}…", text.get(..at).unwrap_or(text)),
-        _ => text.to_owned(),
-    }
+    if style.wide { text.to_owned() } else { vcn::excerpt(text, most).into_owned() }
 }
 
 /// For how long something is so, at the time of the table.

@@ -65,7 +65,7 @@ impl Services {
         netns
             .run(|| {
                 // Usable at once: the fabric lets no VNIC have these addresses.
-                let _ = Sysctls::default().write(&["net", "ipv6", "conf", "default", "accept_dad"], "0");
+                let _ = Sysctls::default().write("net/ipv6/conf/default/accept_dad", "0");
             })
             .during(|| "enter the services' namespace")?;
         Ok(netns)

@@ -200,11 +200,7 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
         return (ConditionStatus::True, HEALTHY.to_owned(), "No critical problem.".to_owned());
     };
     let messages: Vec<&str> = critical.iter().take(MESSAGES).map(|check| check.message.trim()).collect();
-    let mut message = vcn::printable(&messages.join(" ")).into_owned();
-    if let Some((at, _)) = message.char_indices().nth(MESSAGE_MAX) {
-        message.truncate(at);
-        message.push('…');
-    }
+    let message = vcn::excerpt(&vcn::printable(&messages.join(" ")), MESSAGE_MAX).into_owned();
     (ConditionStatus::False, reason(&worst.name), message)
 }
 

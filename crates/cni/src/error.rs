@@ -4,14 +4,15 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use vcn::excerpt;
 
 use crate::Version;
-use crate::excerpt::excerpt;
 
 /// Lengths in a reply, in characters: the kubelet cuts events at 1024 bytes, and long log lines are useless. Quotes in a
 /// message are cut where they are quoted, so that the end of the message with the next step stays.
 const MSG_LIMIT: usize = 1000;
 const DETAILS_LIMIT: usize = 8000;
+pub(crate) const QUOTED: usize = 100;
 
 /// An error code of the protocol: below 100 the specification's, from 100 the plugin's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use vcn::{IfName, text_type};
+use vcn::{IfName, excerpt, text_type};
 
-use crate::excerpt::{QUOTED, excerpt};
+use crate::error::QUOTED;
 
 /// A container's (sandbox's) identifier: `[A-Za-z0-9][A-Za-z0-9_.-]*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -14,7 +14,6 @@
 //! else is present and checked when the plugin gets it. Why it is not a library from the registry: `docs/decisions/0001`.
 
 mod error;
-mod excerpt;
 mod identity;
 mod input;
 mod netns;
@@ -29,13 +28,13 @@ pub use error::{Error, ErrorCode};
 pub use identity::{AttachmentKey, ContainerId, IdentityError, NetworkName};
 pub use input::args::Args;
 pub use input::config::Config;
-pub use input::environment::{Environment, ProcessEnvironment};
+pub use input::environment::Environment;
 pub use input::prev_result::PrevResult;
 pub use netns::ContainerNetns;
 pub use plugin::{Plugin, main};
 pub use request::{AddRequest, CheckRequest, DelRequest, GcRequest, StatusRequest};
 pub use result::{AddResult, Dns, Interface, Ip, Route, Success};
 pub use run::refusal::Refusal;
-pub use run::{Exit, run};
+pub use run::run;
 pub use verb::Verb;
 pub use version::Version;

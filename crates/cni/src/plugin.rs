@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use serde::de::DeserializeOwned;
 
-use crate::input::environment::ProcessEnvironment;
 use crate::input::stdin::DeadlineStdin;
 use crate::run::output::Stdout;
 use crate::run::{panic, run, streams};
@@ -57,7 +56,6 @@ pub trait Plugin {
 pub fn main<P: Plugin>(plugin: &P) -> ExitCode {
     streams::secure();
     panic::install();
-    let exit =
-        run(plugin, &ProcessEnvironment, &mut DeadlineStdin::default(), &mut Stdout, &mut std::io::stderr().lock());
-    exit.into()
+    let env = |name: &str| std::env::var_os(name);
+    run(plugin, &env, &mut DeadlineStdin::default(), &mut Stdout, &mut std::io::stderr().lock())
 }

@@ -17,15 +17,6 @@ use crate::{
     Plugin, Refusal, StatusRequest, Verb, Version,
 };
 
-/// How the process ends. A failure is always status 1; what failed is in the reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Status 0.
-    Success,
-    /// Status 1.
-    Failure,
-}
-
 /// A failed call, by the origin of its error.
 enum CallFailure {
     /// This crate: the plugin was not called.
@@ -40,31 +31,22 @@ impl From<Error> for CallFailure {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Success => Self::SUCCESS,
-            Exit::Failure => Self::FAILURE,
-        }
-    }
-}
-
 /// Answers one call: at most one JSON document on `stdout`, the result or the error, and nothing where the verb has no
-/// result. `stderr` is for people. [`main`](crate::main) is this with the process's own environment and streams.
+/// result. `stderr` is for people. A failure is always status 1; what failed is in the reply. [`main`](crate::main) is this with the process's own environment and streams.
 pub fn run<P: Plugin>(
     plugin: &P,
-    env: &dyn Environment,
+    env: &Environment<'_>,
     input: &mut dyn Read,
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
-) -> Exit {
+) -> ExitCode {
     let mut version = Version::NEWEST;
     let mut document = Vec::new();
     let answer = match Call::read(env) {
         Ok(Call::About) => {
             // A person reads this; a closed stderr does not matter.
             let _ = writeln!(stderr, "{}\nCNI protocol versions supported: {}", P::ABOUT, Version::list());
-            return Exit::Success;
+            return ExitCode::SUCCESS;
         }
         // VERSION must not read stdin: runtimes leave it open.
         Ok(Call::Version) => {
@@ -86,16 +68,16 @@ pub fn run<P: Plugin>(
     });
     panic::note_answered();
     let (mut reply, exit) = match answer {
-        Ok(None) => return Exit::Success,
-        Ok(Some(result)) => (result, Exit::Success),
-        Err(error) => (error.to_json(version), Exit::Failure),
+        Ok(None) => return ExitCode::SUCCESS,
+        Ok(Some(result)) => (result, ExitCode::SUCCESS),
+        Err(error) => (error.to_json(version), ExitCode::FAILURE),
     };
     reply.push('\n');
     match stdout.write_all(reply.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => exit,
         Err(error) => {
             let _ = write!(stderr, "writing the reply to stdout: {error}: {reply}");
-            Exit::Failure
+            ExitCode::FAILURE
         }
     }
 }

@@ -128,8 +128,8 @@ fn add_pair(link: &LinkSpec, peer: &VethPeer, places: &mut Places) -> Result<()>
 
 /// A kernel without IPv6 has no such setting, and uses no advertisement.
 fn heed_no_router(place: Place, link: &IfName, places: &Places) -> Result<()> {
-    let (key, value) = SysctlSpec::no_router(link);
-    match places.sysctl(place, |sysctls| sysctls.overwrite(&key, value)) {
+    let SysctlSpec { key, value } = SysctlSpec::heeds_no_router(link);
+    match places.sysctl(place, |sysctls| sysctls.overwrite(&key, &value)) {
         Err(error) if error.is_not_found() => Ok(()),
         written => written,
     }
@@ -168,8 +168,7 @@ fn delete_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()>
 }
 
 fn set(place: Place, setting: &SysctlSpec, places: &Places) -> Result<()> {
-    let key: Vec<&str> = setting.key.iter().map(String::as_str).collect();
-    places.sysctl(place, |sysctls| sysctls.write(&key, &setting.value)).map(|_changed| ())
+    places.sysctl(place, |sysctls| sysctls.write(&setting.key, &setting.value)).map(|_changed| ())
 }
 
 #[derive(Clone, Copy)]

@@ -111,16 +111,16 @@ pub fn placed(objects: Vec<Object>) -> Vec<(Place, Object)> {
 
 fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
     let mut settings = vec![
-        sysctl(&["net", "ipv4", "ip_forward"], "1"),
+        sysctl("net/ipv4/ip_forward", "1"),
         // Loose: what comes in by the primary VNIC for a NodePort is a secondary VNIC's pod's by the time its source is
         // looked at, and the pod's own way to that source is by its VNIC.
-        sysctl(&["net", "ipv4", "conf", primary.as_str(), "rp_filter"], "2"),
+        sysctl(&format!("net/ipv4/conf/{primary}/rp_filter"), "2"),
     ];
     if pods.ipv6 {
         // First: with forwarding on, the kernel drops router advertisements and purges the default route they made,
         // unless the link says 2 ("also when forwarding").
-        settings.push(sysctl(&["net", "ipv6", "conf", primary.as_str(), "accept_ra"], "2"));
-        settings.push(sysctl(&["net", "ipv6", "conf", "all", "forwarding"], "1"));
+        settings.push(sysctl(&format!("net/ipv6/conf/{primary}/accept_ra"), "2"));
+        settings.push(sysctl("net/ipv6/conf/all/forwarding", "1"));
     }
     settings
 }
@@ -159,7 +159,7 @@ fn forwards(vnic: &HostVnic) -> impl Iterator<Item = Object> {
             Family::Ipv4 => "ipv4",
             Family::Ipv6 => "ipv6",
         };
-        sysctl(&["net", family, "conf", vnic.placement.link().as_str(), "forwarding"], "1")
+        sysctl(&format!("net/{family}/conf/{}/forwarding", vnic.placement.link()), "1")
     })
 }
 
@@ -192,7 +192,7 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
         }));
     }
     if ipv6 {
-        let mut set = |key: &str, value| objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), key], value));
+        let mut set = |key: &str, value| objects.push(sysctl(&format!("net/ipv6/conf/{name}/{key}"), value));
         // Before it is raised. A hardened host switches IPv6 off on new links.
         set("disable_ipv6", "0");
         // What its router advertises would become a default route of the host's, by this VNIC.
@@ -204,14 +204,14 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
     let device = matches!(vnic.placement, Placement::Device { .. }) && vnic.link_has_mac();
     objects.push(raised(name, device.then_some(vnic.vnic.mac), vnic.mtu));
     // Loose: what arrives for a pod was asked from wherever the pod's own table leads.
-    objects.push(sysctl(&["net", "ipv4", "conf", name.as_str(), "rp_filter"], "2"));
+    objects.push(sysctl(&format!("net/ipv4/conf/{name}/rp_filter"), "2"));
     // The kernel answers for a proxied address only after a random time of up to 0.8 s, in case another host does.
     // No other host can; without this, that is how late the first packet to a new pod arrives.
-    objects.push(sysctl(&["net", "ipv4", "neigh", name.as_str(), "proxy_delay"], "0"));
+    objects.push(sysctl(&format!("net/ipv4/neigh/{name}/proxy_delay"), "0"));
     if ipv6 {
-        objects.push(sysctl(&["net", "ipv6", "neigh", name.as_str(), "proxy_delay"], "0"));
+        objects.push(sysctl(&format!("net/ipv6/neigh/{name}/proxy_delay"), "0"));
         // Needed for the proxy neighbours of pods.
-        objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), "proxy_ndp"], "1"));
+        objects.push(sysctl(&format!("net/ipv6/conf/{name}/proxy_ndp"), "1"));
     }
     objects
 }
@@ -270,8 +270,8 @@ const fn metadata_address(family: Family) -> IpAddr {
     }
 }
 
-fn sysctl(key: &[&str], value: &str) -> Object {
-    Object::Sysctl(SysctlSpec { key: key.iter().map(|part| (*part).to_owned()).collect(), value: value.to_owned() })
+fn sysctl(key: &str, value: &str) -> Object {
+    Object::Sysctl(SysctlSpec { key: key.to_owned(), value: value.to_owned() })
 }
 
 /// Finds a link by its Ethernet address among those that are devices (a VLAN or macvlan of the same address is not).

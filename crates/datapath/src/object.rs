@@ -126,28 +126,16 @@ pub struct NeighbourSpec {
 /// A kernel setting below /proc/sys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SysctlSpec {
-    /// The path's components; a link name may contain dots.
-    pub key: Vec<String>,
+    /// Its path; a link name may contain dots.
+    pub key: String,
     /// The value wanted or found.
     pub value: String,
 }
 
 impl SysctlSpec {
-    /// That a link believes no router advertisements: the key and the value.
-    pub(crate) fn no_router(link: &IfName) -> ([&str; 5], &'static str) {
-        (["net", "ipv6", "conf", link.as_str(), "accept_ra"], "0")
-    }
-
     /// That a link believes no router advertisements.
     pub(crate) fn heeds_no_router(link: &IfName) -> Self {
-        let (key, value) = Self::no_router(link);
-        Self { key: key.map(str::to_owned).to_vec(), value: value.to_owned() }
-    }
-
-    /// Whether it is that of a link.
-    pub(crate) fn is_no_router(&self, link: &IfName) -> bool {
-        let (key, value) = Self::no_router(link);
-        self.key == key && self.value == value
+        Self { key: format!("net/ipv6/conf/{link}/accept_ra"), value: "0".to_owned() }
     }
 }
 
@@ -223,7 +211,7 @@ impl SysctlSpec {
     /// Router advertisements that are off stay off: another program (NetworkManager) or a person does that. What we
     /// want of `accept_ra` is only that forwarding does not end what is on.
     fn satisfied_by(&self, have: &Self) -> bool {
-        let off = self.key.last().is_some_and(|name| name == "accept_ra") && have.value == "0";
+        let off = self.key.ends_with("/accept_ra") && have.value == "0";
         self.value == have.value || off
     }
 }
@@ -289,7 +277,7 @@ impl fmt::Display for Object {
                 write!(f, "{address} lladdr {mac} dev {link} nud permanent")
             }
             Self::Neighbour(NeighbourSpec { link, address, mac: None }) => write!(f, "proxy {address} dev {link}"),
-            Self::Sysctl(sysctl) => write!(f, "{}={}", sysctl.key.join("/"), sysctl.value),
+            Self::Sysctl(sysctl) => write!(f, "{}={}", sysctl.key, sysctl.value),
             Self::NftTable(all) => write!(f, "tables {} ({} rules)", vcn::NFT_TABLE, all.texts.len()),
         }
     }

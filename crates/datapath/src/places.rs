@@ -103,10 +103,9 @@ impl Places {
     }
 
     /// A setting as found; none where the kernel has no such setting.
-    pub(crate) fn setting(&self, place: Place, key: &[String]) -> Option<SysctlSpec> {
-        let path: Vec<&str> = key.iter().map(String::as_str).collect();
-        let value = self.sysctl(place, |sysctls| sysctls.read(&path)).ok()?;
-        Some(SysctlSpec { key: key.to_vec(), value: value.trim().to_owned() })
+    pub(crate) fn setting(&self, place: Place, key: &str) -> Option<SysctlSpec> {
+        let value = self.sysctl(place, |sysctls| sysctls.read(key)).ok()?;
+        Some(SysctlSpec { key: key.to_owned(), value: value.trim().to_owned() })
     }
 
     /// Settings of a place. /proc/sys/net shows the namespace of the thread that opens it, hence the visit to the pod.

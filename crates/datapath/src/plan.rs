@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkKind, LinkSpec, Object, Place};
+use crate::{LinkKind, LinkSpec, Object, Place, SysctlSpec};
 
 /// One change in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<St
         _ => None,
     });
     let comes_with_it = |object: &Object| match object {
-        Object::Sysctl(setting) => born.is_some_and(|pair| setting.is_no_router(&pair.name)),
+        Object::Sysctl(setting) => born.is_some_and(|pair| *setting == SysctlSpec::heeds_no_router(&pair.name)),
         other => born.is_some() && is_pod_end(other),
     };
     let additions = desired.iter().filter_map(|(place, object)| {

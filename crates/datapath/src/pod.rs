@@ -157,8 +157,8 @@ pub const fn gateway(family: Family) -> IpAddr {
 /// Every namespace has it, by this name.
 const LOOPBACK: &str = "lo";
 
-fn disable_ipv6(link: &str) -> Vec<String> {
-    ["net", "ipv6", "conf", link, "disable_ipv6"].map(str::to_owned).to_vec()
+fn disable_ipv6(link: &str) -> String {
+    format!("net/ipv6/conf/{link}/disable_ipv6")
 }
 
 fn inside(ends: &LinkEnds, address: IpAddr) -> impl Iterator<Item = Object> {

@@ -1,8 +1,6 @@
 //! The reasons of the agent's conditions: the stable word, state and effect, and the next step. One table, from which
 //! `why-not-ready`, Kubernetes Events, `kubectl oke-node` and docs/operator.md are made.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 macro_rules! reasons {
@@ -13,17 +11,9 @@ macro_rules! reasons {
             $(#[doc = $meaning] $word,)*
         }
 
+        vcn::words!(Reason: $($word),*);
+
         impl Reason {
-            /// All reasons.
-            pub const ALL: &'static [Self] = &[$(Self::$word),*];
-
-            /// The word, as in JSON.
-            pub const fn word(self) -> &'static str {
-                match self {
-                    $(Self::$word => stringify!($word),)*
-                }
-            }
-
             /// State and effect.
             pub const fn meaning(self) -> &'static str {
                 match self {
@@ -131,11 +121,6 @@ reasons! {
 }
 
 impl Reason {
-    /// The reason of a word, if this version knows it.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|reason| reason.word() == word)
-    }
-
     /// Whether the agent stays ready although new pods cannot start: the node works, and is full.
     pub const fn leaves_ready(self) -> bool {
         matches!(self, Self::AddressesExhausted)
@@ -154,12 +139,6 @@ impl Reason {
                 | Self::PodNetworkBroken
                 | Self::AttachmentLeftOver
         )
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 

@@ -149,10 +149,7 @@ impl Summary {
     #[must_use]
     pub fn bounded(mut self) -> Self {
         for check in &mut self.checks {
-            if let Some((at, _)) = check.message.char_indices().nth(MESSAGE_MAX) {
-                check.message.truncate(at);
-                check.message.push('…');
-            }
+            check.message = vcn::excerpt(&check.message, MESSAGE_MAX).into_owned();
         }
         self.checks.sort_by(|a, b| a.rank().cmp(&b.rank()));
         while serde_json::to_vec(&self).map_or(0, |text| text.len()) > SUMMARY_MAX && self.checks.pop().is_some() {

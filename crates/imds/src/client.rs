@@ -10,8 +10,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Instance;
 
-use crate::error::beginning;
-use crate::{Error, Failure, Metadata, VnicList, document};
+use crate::error::{Failure, beginning};
+use crate::{Error, Metadata, VnicList, document};
 
 /// Where every instance finds its metadata. `OCI_METADATA_BASE_URL` names another one by convention of Oracle's SDKs.
 pub const DEFAULT_BASE_URL: &str = "http://169.254.169.254/opc/v2";
@@ -51,7 +51,7 @@ impl Imds {
             // Questions are minutes apart: a connection kept would only be found broken.
             .pool_max_idle_per_host(0)
             .build()
-            .map_err(|source| Error::Client { source })?;
+            .map_err(|error| Error::new("setting up the HTTP client for the metadata service", error))?;
         Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), policy, http })
     }
 
@@ -62,7 +62,7 @@ impl Imds {
     pub fn check(base_url: &str) -> Result<(), Error> {
         match reqwest::Url::parse(base_url) {
             Ok(url) if url.scheme() == "http" => Ok(()),
-            _ => Err(Error::BaseUrl { url: base_url.to_owned() }),
+            _ => Err(Error::of_base_url(base_url)),
         }
     }
 
@@ -76,11 +76,15 @@ impl Imds {
             let failure = match timeout(allowed, self.attempt(url)).await {
                 Ok(Ok(body)) => return Ok(body),
                 Ok(Err(failure)) => failure,
-                Err(_) => Failure::TimedOut(allowed),
+                Err(_) => {
+                    let outcome = format!("no whole reply within {allowed:?}");
+                    Failure { outcome, is_transient: true, source: None }
+                }
             };
             let pause = backoff.delay(attempts, chance());
-            if !failure.is_transient() || attempts >= most || Instant::now() + pause >= end {
-                return Err(Error::Request { url: url.to_owned(), attempts, source: failure });
+            if !failure.is_transient || attempts >= most || Instant::now() + pause >= end {
+                let operation = format!("asking the metadata service for {url} (attempt {attempts})");
+                return Err(Error::new(operation, failure));
             }
             tracing::debug!(url, attempts, %failure, ?pause, "metadata service: trying again");
             sleep(pause).await;
@@ -88,17 +92,27 @@ impl Imds {
     }
 
     async fn attempt(&self, url: &str) -> Result<Vec<u8>, Failure> {
-        let broken = |error: reqwest::Error| Failure::Connection(error.without_url());
+        let broken = |error: reqwest::Error| {
+            let source = Some(error.without_url());
+            Failure { outcome: "no reply".to_owned(), is_transient: true, source }
+        };
         let mut response = self.http.get(url).send().await.map_err(broken)?;
         let status = response.status().as_u16();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
             if body.len() + chunk.len() > LONGEST_REPLY {
-                return Err(Failure::TooLong { limit: LONGEST_REPLY });
+                let outcome = format!("the reply is longer than {LONGEST_REPLY} bytes");
+                return Err(Failure { outcome, is_transient: false, source: None });
             }
             body.extend_from_slice(&chunk);
         }
-        if status == 200 { Ok(body) } else { Err(Failure::Status { status, beginning: beginning(&body) }) }
+        if status == 200 {
+            return Ok(body);
+        }
+        // 404 too: the service answers it for short whiles about things that exist.
+        let is_transient = matches!(status, 404 | 408 | 429 | 500..=599);
+        let outcome = format!("status {status}, reply {:?}", beginning(&body));
+        Err(Failure { outcome, is_transient, source: None })
     }
 }
 

@@ -57,12 +57,10 @@ fn id(entry: &Field<'_>) -> Option<Ocid> {
 }
 
 fn read<T>(url: &str, body: &[u8], of: impl FnOnce(&Field<'_>) -> Result<T, FieldError>) -> Result<T, Error> {
-    let value: Value = serde_json::from_slice(body).map_err(|source| Error::NotJson {
-        url: url.to_owned(),
-        beginning: beginning(body),
-        source,
-    })?;
-    of(&Field::root(&value)).map_err(|source| Error::Field { url: url.to_owned(), beginning: beginning(body), source })
+    let reading =
+        |as_json| format!("reading the metadata service's reply to {url}{as_json} (it begins {:?})", beginning(body));
+    let value: Value = serde_json::from_slice(body).map_err(|error| Error::new(reading(" as JSON"), error))?;
+    of(&Field::root(&value)).map_err(|error| Error::new(reading(""), error))
 }
 
 /// `region` alone may be one of the two historical short keys; the canonical name is missing on old instances.

@@ -5,10 +5,8 @@
 //!   169.254.169.254 ──HTTP──▶ Imds (deadline, retries, size limit) ──▶ document (JSON → vcn types)
 //!                                       │ implements                        │
 //!                                       ▼                                   ▼
-//!                                   Metadata ◀──implements── FakeMetadata   vcn::Instance, VnicList
+//!                                   Metadata                    vcn::Instance, VnicList
 //! ```
-//!
-//! The feature `fake` adds a metadata service in memory, for tests.
 //!
 //! It must never be asked by the CNI plugins (promise P1), and never through a proxy: the service refuses forwarded
 //! requests, and a proxy would answer for another instance.
@@ -16,15 +14,11 @@
 mod client;
 mod document;
 mod error;
-#[cfg(any(test, feature = "fake"))]
-mod fake;
 
 use std::future::Future;
 
 pub use client::{DEFAULT_BASE_URL, Imds, POLICY};
-pub use error::{Error, Failure};
-#[cfg(any(test, feature = "fake"))]
-pub use fake::FakeMetadata;
+pub use error::Error;
 use vcn::{Instance, Ocid, Vnic};
 
 /// What can be asked about the instance that we run on.
@@ -32,13 +26,13 @@ pub trait Metadata {
     /// The instance itself.
     ///
     /// # Errors
-    /// [`Error`]; ask [`Error::is_transient`] whether to try again soon.
+    /// [`Error`], after retries of what may pass.
     fn instance(&self) -> impl Future<Output = Result<Instance, Error>> + Send;
 
     /// Its VNICs, the primary one first; at least one. A VNIC just attached appears some seconds later.
     ///
     /// # Errors
-    /// [`Error`]; ask [`Error::is_transient`] whether to try again soon.
+    /// [`Error`], after retries of what may pass.
     fn vnics(&self) -> impl Future<Output = Result<VnicList, Error>> + Send;
 }
 

@@ -1,4 +1,4 @@
-//! Kernel settings under `/proc/sys`. A key is a list of path components, so a link named `eth0.100` is no trap.
+//! Kernel settings under `/proc/sys`. A key is a path, as `net/ipv4/conf/eth0.100/rp_filter`: links' names may have dots.
 //!
 //! Settings below `net` are those of the calling thread's network namespace: use [`crate::Netns::run`] for another's.
 
@@ -33,15 +33,15 @@ impl Sysctls {
     ///
     /// # Errors
     /// `is_not_found()` when the kernel has no such setting (IPv6 switched off, a link that is gone).
-    pub fn read(&self, key: &[&str]) -> Result<String> {
-        self.read_cause(key).map_err(|cause| cause.during("read sysctl", key.join("/")))
+    pub fn read(&self, key: &str) -> Result<String> {
+        self.read_cause(key).map_err(|cause| cause.during("read sysctl", key))
     }
 
     /// Sets a value, unless it is set already. Says whether it was changed.
     ///
     /// # Errors
     /// As [`Sysctls::read`]; and when the value is not acceptable or the tree is read-only.
-    pub fn write(&self, key: &[&str], value: &str) -> Result<bool> {
+    pub fn write(&self, key: &str, value: &str) -> Result<bool> {
         let write = || -> Result<bool, Cause> {
             if self.read_cause(key)? == value {
                 return Ok(false);
@@ -49,14 +49,14 @@ impl Sysctls {
             std::fs::write(self.path(key)?, value)?;
             Ok(true)
         };
-        write().map_err(|cause| cause.during("write sysctl", key.join("/")))
+        write().map_err(|cause| cause.during("write sysctl", key))
     }
 
     /// Sets a value without looking at it first, for what is surely another one: a third of the system calls.
     ///
     /// # Errors
     /// As [`Sysctls::write`]. Where it cannot be written and is as wanted, none.
-    pub fn overwrite(&self, key: &[&str], value: &str) -> Result<()> {
+    pub fn overwrite(&self, key: &str, value: &str) -> Result<()> {
         let overwrite = || -> Result<(), Cause> {
             // Not the standard library's: with musl that sets O_CLOEXEC twice.
             let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
@@ -66,21 +66,17 @@ impl Sysctls {
         overwrite().or_else(|_| self.write(key, value).map(|_changed| ()))
     }
 
-    fn read_cause(&self, key: &[&str]) -> Result<String, Cause> {
+    fn read_cause(&self, key: &str) -> Result<String, Cause> {
         let mut value = std::fs::read_to_string(self.path(key)?)?;
         value.truncate(value.trim_end_matches('\n').len());
         Ok(value)
     }
 
-    fn path(&self, key: &[&str]) -> Result<PathBuf, Cause> {
-        let mut path = self.root.clone();
-        for component in key {
-            if matches!(*component, "" | "." | "..") || component.contains('/') {
-                return Err(Cause::Invalid("a component of the key is no file name"));
-            }
-            path.push(component);
+    fn path(&self, key: &str) -> Result<PathBuf, Cause> {
+        match key.split('/').any(|component| matches!(component, "" | "." | "..")) {
+            true => Err(Cause::Invalid("a component of the key is no file name")),
+            false => Ok(self.root.join(key)),
         }
-        Ok(path)
     }
 }
 
@@ -93,7 +89,7 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         std::fs::write(tree.path().join("secret"), "1").unwrap();
         let sysctls = Sysctls::new(&tree.path().join("sys"));
-        for key in [&["..", "secret"][..], &["../secret"], &["", "secret"], &["."]] {
+        for key in ["../secret", "/secret", "x//y", "."] {
             assert!(matches!(sysctls.read(key).unwrap_err().cause(), Cause::Invalid(_)), "{key:?}");
         }
     }
@@ -103,11 +99,11 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         std::fs::write(tree.path().join("x.y"), "0\n").unwrap();
         let sysctls = Sysctls::new(tree.path());
-        assert!(sysctls.write(&["x.y"], "1").unwrap());
-        assert!(!sysctls.write(&["x.y"], "1").unwrap());
-        assert!(sysctls.read(&["x"]).unwrap_err().is_not_found());
-        sysctls.overwrite(&["x.y"], "2").unwrap();
-        assert_eq!(sysctls.read(&["x.y"]).unwrap(), "2");
-        assert!(sysctls.overwrite(&["x"], "2").unwrap_err().is_not_found(), "none is made");
+        assert!(sysctls.write("x.y", "1").unwrap());
+        assert!(!sysctls.write("x.y", "1").unwrap());
+        assert!(sysctls.read("x").unwrap_err().is_not_found());
+        sysctls.overwrite("x.y", "2").unwrap();
+        assert_eq!(sysctls.read("x.y").unwrap(), "2");
+        assert!(sysctls.overwrite("x", "2").unwrap_err().is_not_found(), "none is made");
     }
 }

@@ -11,15 +11,9 @@ macro_rules! causes {
             $($(#[$doc])* $cause,)*
         }
 
+        vcn::words!(Cause: $($cause),*);
+
         impl Cause {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$cause),*];
-
-            /// Its word in verdicts.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$cause => stringify!($cause),)* }
-            }
-
             /// Where it is, unless the evidence says which host.
             pub const fn place(self) -> Place {
                 match self { $(Self::$cause => Place::$place,)* }

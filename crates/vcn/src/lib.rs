@@ -9,6 +9,7 @@
 //! ```
 
 mod constants;
+mod excerpt;
 mod family;
 mod hash;
 mod instance;
@@ -27,6 +28,7 @@ pub use constants::{
     PROTOCOL, REPORTED_CONDITIONS_FILE, RETURNED_LINK_PREFIX, RulePriorities, STATE_DIR, TABLE_BASE,
     VNIC_ATTACH_NETWORK, VNICS_COPY_FILE, vnic_mark,
 };
+pub use excerpt::excerpt;
 pub use family::{Family, PerFamily};
 pub use hash::{fnv1a, fnv1a_32};
 pub use instance::{Instance, MachineKind};

@@ -101,7 +101,7 @@ fn body(value: &impl Serialize) -> Reply {
 fn check(condition: &Condition) -> Check {
     let is_known = condition.reason != Reason::Starting;
     Check {
-        name: condition.reason.word().to_owned(),
+        name: condition.reason.as_str().to_owned(),
         subject: condition.subject.clone(),
         area: Area::Network,
         verdict: if is_known { Verdict::Problem } else { Verdict::Unknown },

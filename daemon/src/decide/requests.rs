@@ -61,7 +61,7 @@ pub(crate) fn needs_attachments(facts: &NodeFacts) -> bool {
 /// matters then.
 pub(crate) fn must_report_end(attachment: &VnicAttachment, report: &NodeReport) -> bool {
     let is_deleted = attachment.metadata.deletion_timestamp.is_some();
-    report.in_use > 0 || !is_deleted && (report.configured || report.reason != Reason::VnicNotListed.word())
+    report.in_use > 0 || !is_deleted && (report.configured || report.reason != Reason::VnicNotListed.as_str())
 }
 
 impl VnicRequest {

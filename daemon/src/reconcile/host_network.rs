@@ -162,7 +162,7 @@ fn drifted(batches: &[Batch]) -> Vec<Condition> {
 fn settings(step: &Step) -> Vec<SettingChange> {
     match &step.change {
         Change::Replace { from: Object::Sysctl(from), to: Object::Sysctl(to) } => {
-            vec![SettingChange { key: to.key.join("/"), before: from.value.clone(), set: to.value.clone() }]
+            vec![SettingChange { key: to.key.clone(), before: from.value.clone(), set: to.value.clone() }]
         }
         Change::Replace { from: Object::Link(from), to: Object::Link(to) } if to.kind == LinkKind::Device => {
             let mtu = from.mtu.zip(to.mtu).filter(|(before, set)| before != set);

@@ -84,12 +84,12 @@ pub(crate) async fn run(
 
 /// A setting's value; the kernel may lack it (IPv6).
 fn value(sysctls: &Sysctls, setting: &str) -> Option<u64> {
-    sysctls.read(&key(setting)).ok()?.trim().parse().ok()
+    sysctls.read(setting).ok()?.trim().parse().ok()
 }
 
 fn carry_out(sysctls: &Sysctls, change: Change) -> bool {
     let Change { setting, from, to } = change;
-    match sysctls.write(&key(setting), &to.to_string()) {
+    match sysctls.write(setting, &to.to_string()) {
         Ok(_) => {
             tracing::warn!(event = "limit.set", setting, from, to, "a rule of a health signal says so");
             true
@@ -116,10 +116,6 @@ fn conditions(repairs: &Repairs) -> Vec<Condition> {
         Some(condition.about(limit.name))
     };
     repairs.attempts().filter_map(condition).collect()
-}
-
-fn key(setting: &str) -> Vec<&str> {
-    setting.split('/').collect()
 }
 
 /// The machine's memory in bytes; 0 if it is unknown, and nothing is raised then.

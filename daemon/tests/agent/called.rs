@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use imds::{FakeMetadata, Metadata as _};
 use oke_node_agent::Args;
 use oke_node_agent::reconcile::Reconciler;
 use oke_node_agent::report::metrics::Metrics;
@@ -56,10 +55,9 @@ impl Node {
         self.call(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let real = imds::Imds::new(&self.metadata.base_url(), imds::POLICY).unwrap();
-                let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
+                let imds = imds::Imds::new(&self.metadata.base_url(), imds::POLICY).unwrap();
                 let mut world = NodeFacts::default();
-                poller::ask(&mut world, &fake, &ClusterSources::files(settings), settings, &Metrics::default()).await;
+                poller::ask(&mut world, &imds, &ClusterSources::files(settings), settings, &Metrics::default()).await;
                 world
             })
         })

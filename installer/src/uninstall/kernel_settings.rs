@@ -56,7 +56,7 @@ struct Note {
 
 enum Setting<'a> {
     /// Its path below /proc/sys.
-    Sysctl(Vec<&'a str>),
+    Sysctl(&'a str),
     /// A link's `mtu`, or its `state`: whether it is up.
     Link(IfName, &'a str),
 }
@@ -146,7 +146,7 @@ impl<'a> Setting<'a> {
         let parts: Vec<&str> = key.split('/').collect();
         match parts[..] {
             ["link", name, what @ ("mtu" | "state")] => Some(Self::Link(name.parse().ok()?, what)),
-            ["net", ..] if parts.iter().all(|part| !part.is_empty() && *part != "..") => Some(Self::Sysctl(parts)),
+            ["net", ..] if parts.iter().all(|part| !part.is_empty() && *part != "..") => Some(Self::Sysctl(key)),
             _ => None,
         }
     }
@@ -158,7 +158,7 @@ impl<'a> Setting<'a> {
         }
         match self {
             Self::Link(link, _) => others.user_of_link(link),
-            Self::Sysctl(path) => match path[..] {
+            Self::Sysctl(key) => match key.split('/').collect::<Vec<_>>()[..] {
                 [.., "ip_forward" | "forwarding"] => others.network.clone(),
                 // While forwarding is on, the kernel honors router advertisements only with 2.
                 ["net", "ipv6", "conf", _, "accept_ra"] if now == "2" => others.network.clone(),
@@ -171,7 +171,7 @@ impl<'a> Setting<'a> {
 
     fn read(&self, sysctls: &Sysctls) -> Result<String, netlink::Error> {
         let (name, what) = match self {
-            Self::Sysctl(path) => return Ok(sysctls.read(path)?.trim().to_owned()),
+            Self::Sysctl(key) => return Ok(sysctls.read(key)?.trim().to_owned()),
             Self::Link(name, what) => (name, *what),
         };
         let link = Socket::open()?.link(name)?;
@@ -181,7 +181,7 @@ impl<'a> Setting<'a> {
 
     fn write(&self, value: &str, sysctls: &Sysctls) -> Result<(), netlink::Error> {
         let (name, change) = match self {
-            Self::Sysctl(path) => return sysctls.write(path, value).map(drop),
+            Self::Sysctl(key) => return sysctls.write(key, value).map(drop),
             Self::Link(name, "mtu") => (name, value.parse().map(|mtu| LinkChange::Mtu(Mtu(mtu))).ok()),
             // A link that was up before is not noted.
             Self::Link(name, _) => (name, (value == "down").then_some(LinkChange::Down)),

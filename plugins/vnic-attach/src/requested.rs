@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cni::{Config, Error, ErrorCode};
 use serde::Deserialize;
 use serde_json::Value;
-use vcn::{Family, INTERFACES_ANNOTATION, IfName, printable};
+use vcn::{Family, INTERFACES_ANNOTATION, IfName, excerpt, printable};
 
 use crate::Conf;
 
@@ -146,11 +146,7 @@ fn checked(entry: Entry) -> Result<InterfaceRequest, String> {
 
 /// The beginning of a user's text, on one line.
 fn quoted(text: &str) -> String {
-    let mut short: String = text.chars().take(QUOTED).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    printable(&short).into_owned()
+    printable(&excerpt(text, QUOTED)).into_owned()
 }
 
 #[cfg(test)]

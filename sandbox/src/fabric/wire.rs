@@ -71,7 +71,7 @@ impl Switch {
         let prepared = netns.run(|| -> Result<(Socket, PacketSocket)> {
             // The far ends must be silent: no router solicitations, no duplicate address detection of their own.
             for conf in ["all", "default"] {
-                let _ = Sysctls::default().write(&["net", "ipv6", "conf", conf, "disable_ipv6"], "1");
+                let _ = Sysctls::default().write(&format!("net/ipv6/conf/{conf}/disable_ipv6"), "1");
             }
             let netlink = Socket::open().during(|| "manage the fabric's links")?;
             Ok((netlink, PacketSocket::open()?))

@@ -16,7 +16,7 @@ const UNSET: &str = "forwarding rp_filter accept_local src_valid_mark proxy_arp 
 pub(crate) fn reset() -> Result<()> {
     let sysctls = Sysctls::default();
     let write = |conf: &str, setting: &str, value: &str| {
-        match sysctls.write(&["net", "ipv4", "conf", conf, setting], value) {
+        match sysctls.write(&format!("net/ipv4/conf/{conf}/{setting}"), value) {
             // Older kernels lack some.
             Err(error) if error.is_not_found() => Ok(()),
             result => result.map(drop).during(|| "give a node a fresh kernel's settings"),

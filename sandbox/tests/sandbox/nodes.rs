@@ -21,12 +21,11 @@ fn nodes_share_no_state_with_each_other_or_the_machine() {
 #[test]
 fn a_node_starts_with_a_fresh_kernels_settings() {
     let vcn = two_nodes();
-    let read =
-        |key: &'static [&str]| vcn.node("node-a").unwrap().run(|| Sysctls::default().read(key).unwrap()).unwrap();
-    assert_eq!(read(&["net", "ipv4", "ip_forward"]), "0");
-    assert_eq!(read(&["net", "ipv4", "conf", "all", "rp_filter"]), "0");
-    assert_eq!(read(&["net", "ipv4", "conf", "ens5", "accept_redirects"]), "1");
-    assert_eq!(read(&["net", "ipv6", "conf", "ens3", "accept_ra"]), "1");
+    let read = |key: &'static str| vcn.node("node-a").unwrap().run(|| Sysctls::default().read(key).unwrap()).unwrap();
+    assert_eq!(read("net/ipv4/ip_forward"), "0");
+    assert_eq!(read("net/ipv4/conf/all/rp_filter"), "0");
+    assert_eq!(read("net/ipv4/conf/ens5/accept_redirects"), "1");
+    assert_eq!(read("net/ipv6/conf/ens3/accept_ra"), "1");
 }
 
 #[test]

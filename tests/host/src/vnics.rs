@@ -45,8 +45,8 @@ impl VnicHost {
                     socket.add_rule(&rule).unwrap();
                 }
             }
-            set(&["net", "ipv4", "ip_forward"], "1");
-            set(&["net", "ipv6", "conf", "all", "forwarding"], "1");
+            set("net/ipv4/ip_forward", "1");
+            set("net/ipv6/conf/all/forwarding", "1");
             (0..VNICS).zip(&routers).for_each(|(number, router)| host_side(&mut socket, number, router));
         };
         host.run(on_host).unwrap();
@@ -97,7 +97,7 @@ pub fn vnic_pool(number: u8, families: Families, [range4, range6]: [&str; 2]) ->
 /// A node's VNICs have been up for long when pods come; these have not, and IPv6 resolves no neighbour from a link whose own
 /// address is still being checked for duplicates.
 pub fn no_detection(link: &IfName) {
-    set(&["net", "ipv6", "conf", link.as_str(), "accept_dad"], "0");
+    set(&format!("net/ipv6/conf/{link}/accept_dad"), "0");
 }
 
 fn host_side(socket: &mut Socket, number: u8, router: &Netns) {
@@ -120,10 +120,10 @@ fn host_side(socket: &mut Socket, number: u8, router: &Netns) {
         default.onlink = via.is_ipv4();
         socket.add_route(&default).unwrap();
     }
-    set(&["net", "ipv6", "conf", link.as_str(), "proxy_ndp"], "1");
-    set(&["net", "ipv4", "conf", link.as_str(), "rp_filter"], "2");
+    set(&format!("net/ipv6/conf/{link}/proxy_ndp"), "1");
+    set(&format!("net/ipv4/conf/{link}/rp_filter"), "2");
     for family in ["ipv4", "ipv6"] {
-        set(&["net", family, "neigh", link.as_str(), "proxy_delay"], "0");
+        set(&format!("net/{family}/neigh/{link}/proxy_delay"), "0");
     }
 }
 
@@ -143,7 +143,7 @@ fn add_address(socket: &mut Socket, link: u32, address: &str) {
     socket.add_address(&address).unwrap();
 }
 
-fn set(setting: &[&str], value: &str) {
+fn set(setting: &str, value: &str) {
     Sysctls::default().write(setting, value).unwrap();
 }
 

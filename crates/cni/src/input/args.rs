@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 
-use crate::excerpt::{QUOTED, excerpt};
+use vcn::excerpt;
+
+use crate::error::QUOTED;
 
 /// CNI_ARGS as found. Unknown keys are refused unless `IgnoreUnknown` says otherwise, as the reference library does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,34 +1,14 @@
 //! The environment of a call, read and checked: the verb and the attachment. One error lists everything wrong, with code 4.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use vcn::IfName;
+use vcn::{IfName, excerpt};
 
-use crate::excerpt::{QUOTED, excerpt};
+use crate::error::QUOTED;
 use crate::{Args, ContainerId, ContainerNetns, Error, ErrorCode, Verb};
 
-/// Where variables come from: the process, or a test's map.
-pub trait Environment {
-    /// The variable's value, if it is set.
-    fn var(&self, name: &str) -> Option<OsString>;
-}
-
-/// The environment of this process.
-#[derive(Clone, Copy, Debug)]
-pub struct ProcessEnvironment;
-
-impl Environment for ProcessEnvironment {
-    fn var(&self, name: &str) -> Option<OsString> {
-        std::env::var_os(name)
-    }
-}
-
-impl Environment for BTreeMap<String, OsString> {
-    fn var(&self, name: &str) -> Option<OsString> {
-        self.get(name).cloned()
-    }
-}
+/// The value of a variable, if it is set: of the process, or a test's.
+pub type Environment<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 /// The call in the environment. Only what the specification leaves optional is an `Option`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +41,8 @@ struct TargetVariables {
 
 impl Call {
     /// Reads the call. CNI_PATH is ignored, because our plugins start no other plugin.
-    pub(crate) fn read(env: &dyn Environment) -> Result<Self, Error> {
-        let Some(command) = env.var("CNI_COMMAND").filter(|command| !command.is_empty()) else {
+    pub(crate) fn read(env: &Environment<'_>) -> Result<Self, Error> {
+        let Some(command) = env("CNI_COMMAND").filter(|command| !command.is_empty()) else {
             return Ok(Self::About);
         };
         let Some(verb) = command.to_str().and_then(Verb::from_word) else {
@@ -81,7 +61,7 @@ impl Call {
         let variables = TargetVariables::read(env, verb)?;
         let target = variables.target(env)?;
         let own_allowed =
-            || env.var("CNI_NETNS_OVERRIDE").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
+            || env("CNI_NETNS_OVERRIDE").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
         let netns = variables.netns.map(|path| ContainerNetns::new(path.into(), own_allowed()));
         match (verb, netns) {
             (Verb::Add, Some(netns)) => Ok(Self::Add(target, netns)),
@@ -93,10 +73,10 @@ impl Call {
 
 impl TargetVariables {
     /// Reads the variables; an error names all that `verb` needs and that are missing.
-    fn read(env: &dyn Environment, verb: Verb) -> Result<Self, Error> {
-        let container_id = env.var("CNI_CONTAINERID").filter(|value| !value.is_empty());
-        let netns = env.var("CNI_NETNS").filter(|value| !value.is_empty());
-        let ifname = env.var("CNI_IFNAME").filter(|value| !value.is_empty());
+    fn read(env: &Environment<'_>, verb: Verb) -> Result<Self, Error> {
+        let container_id = env("CNI_CONTAINERID").filter(|value| !value.is_empty());
+        let netns = env("CNI_NETNS").filter(|value| !value.is_empty());
+        let ifname = env("CNI_IFNAME").filter(|value| !value.is_empty());
         let lacks_netns = netns.is_none() && verb != Verb::Del;
         let missing =
             [("CNI_CONTAINERID", container_id.is_none()), ("CNI_NETNS", lacks_netns), ("CNI_IFNAME", ifname.is_none())];
@@ -113,7 +93,7 @@ impl TargetVariables {
     }
 
     /// Checks the values; an error names all that are wrong.
-    fn target(&self, env: &dyn Environment) -> Result<Target, Error> {
+    fn target(&self, env: &Environment<'_>) -> Result<Target, Error> {
         let verb = self.verb;
         let mut wrong = Vec::new();
         let container_id = utf8(&self.container_id)
@@ -130,7 +110,7 @@ impl TargetVariables {
             // Results are JSON: they could not say where the interface is.
             wrong.push(format!("CNI_NETNS: {complaint}"));
         }
-        let args = match Args::parse(&env.var("CNI_ARGS").unwrap_or_default()) {
+        let args = match Args::parse(&env("CNI_ARGS").unwrap_or_default()) {
             Ok(args) => args,
             // Optional data must never keep DEL from cleaning up.
             Err(_) if verb == Verb::Del => Args::default(),

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use vcn::excerpt;
 
-use crate::excerpt::{QUOTED, excerpt};
+use crate::error::QUOTED;
 use crate::{Error, ErrorCode};
 
 /// A string; a missing field and `null` are none.

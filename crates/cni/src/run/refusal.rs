@@ -25,8 +25,8 @@ pub struct Refusal<'a> {
 }
 
 impl<'a> Refusal<'a> {
-    pub(crate) fn of(env: &dyn Environment, document: &[u8], error: &'a Error) -> Self {
-        let text = |name: &str| env.var(name).and_then(|value| value.into_string().ok()).unwrap_or_default();
+    pub(crate) fn of(env: &Environment<'_>, document: &[u8], error: &'a Error) -> Self {
+        let text = |name: &str| env(name).and_then(|value| value.into_string().ok()).unwrap_or_default();
         let document = Config::document(document).ok();
         let name = document.as_ref().and_then(|document| document.get("name")).and_then(Value::as_str);
         Self {
@@ -34,7 +34,7 @@ impl<'a> Refusal<'a> {
             verb: Verb::from_word(&text("CNI_COMMAND")),
             container_id: ContainerId::new(text("CNI_CONTAINERID")).ok(),
             ifname: IfName::new(text("CNI_IFNAME")).ok(),
-            args: Args::parse(&env.var("CNI_ARGS").unwrap_or_default()).unwrap_or_default(),
+            args: Args::parse(&env("CNI_ARGS").unwrap_or_default()).unwrap_or_default(),
             network: name.and_then(|name| NetworkName::new(name).ok()),
             document,
         }

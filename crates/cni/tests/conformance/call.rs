@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::process::ExitCode;
 
-use cni::{Environment, Exit, run};
+use cni::{Environment, run};
 use serde_json::{Value, json};
 
 use crate::noop::{Noop, PluginCall};
@@ -18,7 +19,7 @@ pub(crate) struct Call {
 /// What came of it.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    pub(crate) exit: Exit,
+    pub(crate) exit: ExitCode,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) calls: Vec<PluginCall>,
@@ -58,19 +59,19 @@ impl Call {
     }
 
     pub(crate) fn run(self) -> Outcome {
-        run_with(&self.env, &mut self.stdin.as_slice())
+        run_with(&|name| self.env.get(name).cloned(), &mut self.stdin.as_slice())
     }
 
     /// The same with a stdin that must not be touched.
     pub(crate) fn run_without_stdin(self) -> Outcome {
-        run_with(&self.env, &mut ForbiddenInput)
+        run_with(&|name| self.env.get(name).cloned(), &mut ForbiddenInput)
     }
 }
 
 impl Outcome {
     /// The error reply; checks what is true of every failure.
     pub(crate) fn error(&self) -> Value {
-        assert_eq!(self.exit, Exit::Failure, "{self:?}");
+        assert_eq!(self.exit, ExitCode::FAILURE, "{self:?}");
         assert_eq!(self.stdout.matches('\n').count(), 1, "one line: {self:?}");
         let reply: Value = serde_json::from_str(&self.stdout).unwrap();
         let keys: Vec<_> = reply.as_object().unwrap().keys().collect();
@@ -89,14 +90,14 @@ impl Outcome {
 
     /// The result; checks what is true of every success.
     pub(crate) fn result(&self) -> Value {
-        assert_eq!((self.exit, self.stderr.as_str()), (Exit::Success, ""), "{self:?}");
+        assert_eq!((self.exit, self.stderr.as_str()), (ExitCode::SUCCESS, ""), "{self:?}");
         assert!(self.stdout.ends_with("}\n"), "{self:?}");
         serde_json::from_str(&self.stdout).unwrap()
     }
 
     /// Success without a result.
     pub(crate) fn silent(&self) {
-        assert_eq!((self.exit, self.stdout.as_str(), self.stderr.as_str()), (Exit::Success, "", ""), "{self:?}");
+        assert_eq!((self.exit, self.stdout.as_str(), self.stderr.as_str()), (ExitCode::SUCCESS, "", ""), "{self:?}");
     }
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn config_without(key: &str) -> Value {
     config
 }
 
-fn run_with(env: &dyn Environment, stdin: &mut dyn Read) -> Outcome {
+fn run_with(env: &Environment<'_>, stdin: &mut dyn Read) -> Outcome {
     let plugin = Noop::default();
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let exit = run(&plugin, env, stdin, &mut stdout, &mut stderr);

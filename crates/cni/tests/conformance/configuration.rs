@@ -1,6 +1,8 @@
 //! Whatever is on stdin, the answer is one clear error or the right request.
 
-use cni::{Exit, Version};
+use std::process::ExitCode;
+
+use cni::Version;
 use serde_json::{Value, json};
 
 use crate::call::{Call, config, config_with, config_without};
@@ -189,7 +191,7 @@ fn field_values_written_by_runtimes_and_people_are_accepted() {
         ("mtu", json!(9000)),
     ] {
         let outcome = Call::of("ADD").config(&config_with(key, value)).run();
-        assert_eq!(outcome.exit, Exit::Success, "{key}: {outcome:?}");
+        assert_eq!(outcome.exit, ExitCode::SUCCESS, "{key}: {outcome:?}");
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
 
-use cni::{ErrorCode, Exit};
+use cni::ErrorCode;
 
 use crate::call::Call;
 use crate::noop::PluginCall;
@@ -31,7 +32,7 @@ fn each_verb_requires_only_its_own_variables() {
                     assert!(outcome.message().contains(&format!("missing or empty: {variable};")), "{outcome:?}");
                     assert!(outcome.calls.is_empty(), "{case}");
                 } else {
-                    assert_eq!(outcome.exit, Exit::Success, "{case}: {outcome:?}");
+                    assert_eq!(outcome.exit, ExitCode::SUCCESS, "{case}: {outcome:?}");
                 }
             }
             let Some(wrong) = wrong else { continue };
@@ -41,7 +42,7 @@ fn each_verb_requires_only_its_own_variables() {
                     assert_eq!(outcome.code(), 4, "{case}");
                     assert!(outcome.message().contains(&format!("{variable}: ")), "{outcome:?}");
                 } else {
-                    assert_eq!(outcome.exit, Exit::Success, "{case}: {outcome:?}");
+                    assert_eq!(outcome.exit, ExitCode::SUCCESS, "{case}: {outcome:?}");
                 }
             }
         }
@@ -56,7 +57,7 @@ fn netns_path_that_is_not_utf8_fails_only_when_required() {
         assert_eq!(outcome.code(), 4, "{outcome:?}");
         assert!(outcome.message().contains("CNI_NETNS: ") && outcome.message().contains("is not UTF-8"), "{outcome:?}");
     }
-    assert_eq!(Call::of("DEL").with("CNI_NETNS", netns()).run().exit, Exit::Success);
+    assert_eq!(Call::of("DEL").with("CNI_NETNS", netns()).run().exit, ExitCode::SUCCESS);
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn unknown_commands_are_refused_by_name() {
 fn without_a_command_the_plugin_introduces_itself_on_stderr() {
     for call in [Call::of("").without("CNI_COMMAND"), Call::of("")] {
         let outcome = call.run_without_stdin();
-        assert_eq!((outcome.exit, outcome.stdout.as_str()), (Exit::Success, ""));
+        assert_eq!((outcome.exit, outcome.stdout.as_str()), (ExitCode::SUCCESS, ""));
         assert_eq!(
             outcome.stderr,
             "noop: attaches nothing\nCNI protocol versions supported: 0.3.1, 0.4.0, 1.0.0, 1.1.0\n"
@@ -124,7 +125,7 @@ fn invalid_args_fail_add_but_not_del() {
             assert_eq!(Call::of(verb).with("CNI_ARGS", wrong.clone()).run().code(), 4, "{verb}");
         }
         for verb in ["STATUS", "GC", "VERSION"] {
-            assert_eq!(Call::of(verb).with("CNI_ARGS", wrong.clone()).run().exit, Exit::Success, "{verb}");
+            assert_eq!(Call::of(verb).with("CNI_ARGS", wrong.clone()).run().exit, ExitCode::SUCCESS, "{verb}");
         }
         let outcome = Call::of("DEL").with("CNI_ARGS", wrong).run();
         outcome.silent();

@@ -1,6 +1,7 @@
 //! Which verb answers what, and from which version on.
 
-use cni::Exit;
+use std::process::ExitCode;
+
 use serde_json::{Value, json};
 
 use crate::call::{Call, config, config_with, config_without};
@@ -24,7 +25,7 @@ fn a_verb_is_refused_below_the_version_that_introduced_it() {
         for version in ["0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
             let outcome = Call::of(verb).config(&config(version)).run();
             if version >= first {
-                assert_eq!(outcome.exit, Exit::Success, "{verb} {version}: {outcome:?}");
+                assert_eq!(outcome.exit, ExitCode::SUCCESS, "{verb} {version}: {outcome:?}");
             } else {
                 assert_eq!(outcome.code(), 1, "{verb} {version}");
                 assert_eq!(outcome.error()["cniVersion"], version);

@@ -37,27 +37,26 @@ impl Uplink {
 
     /// The settings without which the kernel does not forward between this VNIC and a pod's link.
     fn settings(&self, pod_link: &IfName) -> Vec<SysctlSpec> {
-        let setting =
-            |key: [&str; 5], value: &str| SysctlSpec { key: key.map(str::to_owned).to_vec(), value: value.into() };
-        let link = self.link.as_str();
+        let setting = |key: String, value: &str| SysctlSpec { key, value: value.to_owned() };
+        let link = &self.link;
         match self.family() {
             Family::Ipv4 => vec![
-                setting(["net", "ipv4", "conf", link, "forwarding"], "1"),
-                setting(["net", "ipv4", "conf", pod_link.as_str(), "forwarding"], "1"),
-                setting(["net", "ipv4", "conf", link, RP_FILTER], "2"),
+                setting(format!("net/ipv4/conf/{link}/forwarding"), "1"),
+                setting(format!("net/ipv4/conf/{pod_link}/forwarding"), "1"),
+                setting(format!("net/ipv4/conf/{link}{RP_FILTER}"), "2"),
             ],
             // Whether IPv6 forwards is decided for the host as a whole, but for its pods the kernel answers only on links whose own
             // setting says so, too.
             Family::Ipv6 => vec![
-                setting(["net", "ipv6", "conf", "all", "forwarding"], "1"),
-                setting(["net", "ipv6", "conf", link, "forwarding"], "1"),
-                setting(["net", "ipv6", "conf", link, "proxy_ndp"], "1"),
+                setting("net/ipv6/conf/all/forwarding".to_owned(), "1"),
+                setting(format!("net/ipv6/conf/{link}/forwarding"), "1"),
+                setting(format!("net/ipv6/conf/{link}/proxy_ndp"), "1"),
             ],
         }
     }
 }
 
-const RP_FILTER: &str = "rp_filter";
+const RP_FILTER: &str = "/rp_filter";
 
 /// What a pod whose host end is `pod_link` needs of the host.
 pub fn needed(uplinks: &[Uplink], pod_link: &IfName) -> Vec<(Place, Object)> {
@@ -132,9 +131,9 @@ fn there_is(wanted: &Object, rules: &[netlink::Rule]) -> bool {
 
 fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {
     let mut found = places.setting(Place::Host, &wanted.key)?;
-    if wanted.key.last().is_some_and(|name| name == RP_FILTER) {
+    if wanted.key.ends_with(RP_FILTER) {
         // The kernel uses the higher of this value and that of "all"; only 1 drops packets whose two directions use different tables.
-        let of_all = places.setting(Place::Host, &["net", "ipv4", "conf", "all", RP_FILTER].map(str::to_owned))?;
+        let of_all = places.setting(Place::Host, &format!("net/ipv4/conf/all{RP_FILTER}"))?;
         let strict = found.value.max(of_all.value) == "1";
         found.value = if strict { "1".into() } else { wanted.value };
     }

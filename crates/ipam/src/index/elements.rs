@@ -39,4 +39,20 @@ fn read<T>(list: &str, element: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, &s
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::net::IpAddr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_address_and_time_is_read_as_it_was_written(address: IpAddr, at: u64, forgotten: bool) {
+            let text = format!("{address}@{at}{}", if forgotten { "!" } else { "" });
+            prop_assert_eq!(freed(&text), Ok(vec![FreedAddress { address, at: BootTime(at), forgotten }]));
+            let text = format!("a-1={address},{address}");
+            prop_assert_eq!(held(&text), Ok(vec![IndexEntry { name: "a-1".into(), addresses: vec![address; 2] }]));
+        }
+    }
+}

@@ -63,19 +63,19 @@ fn monitor_reports_written_setting_but_not_initial_values() {
     let mut monitor = netns.run(Monitor::open).unwrap().unwrap();
     let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
     Socket::open_in(&netns).unwrap().add_link(&link).unwrap();
-    let write = |key: &[&str], value: &str| {
+    let write = |key: &str, value: &str| {
         netns.run(|| Sysctls::new(Path::new("/proc/sys")).write(key, value).unwrap()).unwrap();
     };
     let settings =
         |monitor: &mut Monitor| monitor.drain().unwrap().iter().filter(|event| **event == Event::Setting).count();
-    write(&["net", "ipv4", "conf", "br0", "rp_filter"], "2");
+    write("net/ipv4/conf/br0/rp_filter", "2");
     // All events until then, so also that of the link's creation.
     assert_eq!(settings(&mut monitor), 1);
-    write(&["net", "ipv6", "conf", "br0", "proxy_ndp"], "1");
+    write("net/ipv6/conf/br0/proxy_ndp", "1");
     assert_eq!(settings(&mut monitor), 1);
     let now = netns.run(|| std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()).unwrap();
     let other = 1 - now.trim().parse::<i32>().unwrap();
-    write(&["net", "ipv4", "ip_forward"], &other.to_string());
+    write("net/ipv4/ip_forward", &other.to_string());
     assert!(settings(&mut monitor) > 0);
 }
 

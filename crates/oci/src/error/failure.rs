@@ -155,13 +155,7 @@ impl Refusal {
 /// The beginning of a text, for an error message.
 pub(crate) fn beginning(body: &[u8]) -> String {
     const SHOWN: usize = 120;
-    let text = String::from_utf8_lossy(body);
-    let mut characters = text.chars();
-    let mut shown: String = characters.by_ref().take(SHOWN).collect();
-    if characters.next().is_some() {
-        shown.push('…');
-    }
-    shown
+    vcn::excerpt(&String::from_utf8_lossy(body), SHOWN).into_owned()
 }
 
 /// An error and its causes, as one line.

@@ -147,21 +147,19 @@ fn named(object: &impl ToString, index: u32, names: &LinkNames) -> String {
 
 fn settings(root: &Path, links: &[Link]) -> String {
     let mut text = String::new();
-    let mut add = |key: &str, components: &[&str]| {
-        // By components: a link's name may have dots.
-        let path = components.iter().fold(root.to_owned(), |path, component| path.join(component));
-        if let Ok(value) = fs::read_to_string(path) {
+    let mut add = |key: &str| {
+        if let Ok(value) = fs::read_to_string(root.join(key)) {
             let _ = writeln!(text, "{key}={}", value.trim());
         }
     };
     for key in OF_HOST {
-        add(key, &key.split('/').collect::<Vec<_>>());
+        add(key);
     }
     for (family, keys) in OF_LINKS {
         let names = links.iter().map(|link| link.name.as_str());
         for link in ["all", "default"].into_iter().chain(names) {
             for key in keys.split(' ') {
-                add(&format!("net/{family}/conf/{link}/{key}"), &["net", family, "conf", link, key]);
+                add(&format!("net/{family}/conf/{link}/{key}"));
             }
         }
     }

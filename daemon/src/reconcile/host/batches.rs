@@ -77,7 +77,7 @@ fn place(step: &Step, network: &HostNetwork, owned: &[Vec<Object>], leaving: &[I
     let mut owners = network.vnics.iter().zip(owned).enumerate().filter(|(_, (_, objects))| objects.contains(object));
     match (owners.next(), owners.next(), object) {
         (_, _, Object::NftTable(_)) => (Order::Nft, Part::Nft),
-        (None, _, Object::Sysctl(it)) if it.key.iter().any(|part| part == "ipv6") => (Order::Ipv6Setting, Part::Base),
+        (None, _, Object::Sysctl(it)) if it.key.starts_with("net/ipv6/") => (Order::Ipv6Setting, Part::Base),
         (None, _, _) => (Order::Setting, Part::Base),
         (Some(_), Some(_), _) => (Order::Shared, Part::Base),
         (Some((at, (owner, _))), None, _) => (Order::Vnic(at), Part::Vnic(owner.vnic.id.clone())),

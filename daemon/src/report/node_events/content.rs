@@ -51,7 +51,7 @@ pub(super) fn content(node: &str, transition: &Transition, unix_millis: u64) -> 
             (Level::Normal, "ConditionCleared", note)
         }
     };
-    EventContent { regarding: reference(node), level, reason: reason.word(), action, note }
+    EventContent { regarding: reference(node), level, reason: reason.as_str(), action, note }
 }
 
 /// The Node, with its name as its uid, as kubelets refer to it: an agent may not read Nodes, and `kubectl describe node` lists

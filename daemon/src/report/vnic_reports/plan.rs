@@ -59,7 +59,7 @@ pub(super) fn due(
             let known = known.filter(|known| must_report_end(attachment, known))?;
             // A damaged record must not hide that the VNIC is gone.
             let in_use = pods(vnic_id).unwrap_or(known.in_use);
-            let reason = Reason::VnicNotListed.word().to_owned();
+            let reason = Reason::VnicNotListed.as_str().to_owned();
             NodeReport { configured: false, reason, in_use, generation: known.generation }
         }
     };
@@ -79,7 +79,7 @@ fn report(state: &VnicState, in_use: u32) -> Option<NodeReport> {
     let configured = state.configured?;
     let reason = match configured {
         true => String::new(),
-        false => state.trouble.unwrap_or(Reason::HostNetworkFailed).word().to_owned(),
+        false => state.trouble.unwrap_or(Reason::HostNetworkFailed).as_str().to_owned(),
     };
     Some(NodeReport { configured, reason, in_use, generation: state.generation })
 }

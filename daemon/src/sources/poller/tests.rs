@@ -1,6 +1,5 @@
 //! A start while the metadata service is silent, with and without a cached copy.
 
-use imds::FakeMetadata;
 use installer::Presence;
 use ipam::BootId;
 use vcn::{ATTACHMENTS_COPY_FILE, Instance, VNICS_COPY_FILE};
@@ -13,17 +12,28 @@ use crate::sources::machine_copy::Machine;
 /// How long the metadata service is silent until that is an error.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-struct Silent(FakeMetadata);
+/// A metadata service that fails after the deadline, or answers at once.
+struct Answers {
+    is_silent: bool,
+}
 
-impl Metadata for Silent {
-    async fn instance(&self) -> Result<Instance, imds::Error> {
+impl Answers {
+    async fn give<T>(&self, answer: T) -> Result<T, imds::Error> {
+        if !self.is_silent {
+            return Ok(answer);
+        }
         sleep(DEADLINE).await;
-        self.0.instance().await
+        Err(imds::Imds::check("silent").unwrap_err())
+    }
+}
+
+impl Metadata for Answers {
+    async fn instance(&self) -> Result<Instance, imds::Error> {
+        self.give(instance()).await
     }
 
     async fn vnics(&self) -> Result<VnicList, imds::Error> {
-        sleep(DEADLINE).await;
-        self.0.vnics().await
+        self.give(vm_vnics().into()).await
     }
 }
 
@@ -39,9 +49,7 @@ fn leave_copy(data_dir: &std::path::Path, boot_id: &BootId) {
 async fn published_with_copy(delay: Duration) -> Vec<(u128, Presence)> {
     let folder = tempfile::tempdir().unwrap();
     leave_copy(folder.path(), &BootId::current().unwrap());
-    let metadata = FakeMetadata::new(instance(), vm_vnics());
-    metadata.set_failing(Some(500));
-    published_by(Silent(metadata), folder.path(), delay).await
+    published_by(Answers { is_silent: true }, folder.path(), delay).await
 }
 
 /// The same with this metadata service and this data directory.
@@ -108,8 +116,7 @@ async fn assert_awaits_oke_cni(folder: &std::path::Path) {
     let path = folder.join(VNICS_COPY_FILE);
     let kept = std::fs::read(&path).ok();
     for (delay, seen) in [(100, Presence::Present), (9_000, Presence::Present), (20_000, Presence::Unknown)] {
-        let metadata = FakeMetadata::new(instance(), vm_vnics());
-        let times = rounded(published_by(metadata, folder, Duration::from_millis(delay)).await);
+        let times = rounded(published_by(Answers { is_silent: false }, folder, Duration::from_millis(delay)).await);
         let at = u128::from(delay).min(FIRST_ON_A_NODE.as_millis());
         assert_eq!(times.first(), Some(&(at, seen)), "{delay}");
         match &kept {
@@ -128,9 +135,8 @@ async fn new_node_learns_of_okes_cni_during_metadata_silence() {
         (20_000, vec![(11_200, unknown), (20_000, present), (30_000, present)]),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let metadata = FakeMetadata::new(instance(), vm_vnics());
-        metadata.set_failing(Some(500));
-        let times = rounded(published_by(Silent(metadata), folder.path(), Duration::from_millis(delay)).await);
+        let times =
+            rounded(published_by(Answers { is_silent: true }, folder.path(), Duration::from_millis(delay)).await);
         assert_eq!(times, wanted, "{delay}");
         assert!(times[0].0 < PUBLISHED.as_millis(), "the first reconcile would not wait for it");
     }

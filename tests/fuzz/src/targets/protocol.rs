@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
 
 use cni::{
-    AddRequest, AddResult, CheckRequest, DelRequest, Error, Exit, GcRequest, Interface, Ip, Plugin, Route,
-    StatusRequest, Success, Verb, Version,
+    AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Interface, Ip, Plugin, Route, StatusRequest,
+    Success, Verb, Version,
 };
 use serde_json::Value;
 use vcn_native::Conf;
@@ -108,15 +109,16 @@ fn read(variables: &BTreeMap<String, OsString>, stdin: &[u8]) {
 /// Makes the call and checks the answer: a result, nothing, or one whole error, and an exit that agrees. Returns the error.
 pub(super) fn answer<P: Plugin>(plugin: &P, variables: &BTreeMap<String, OsString>, mut stdin: &[u8]) -> Option<Value> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    match cni::run(plugin, variables, &mut stdin, &mut stdout, &mut stderr) {
-        Exit::Success if stdout.is_empty() => None,
-        Exit::Success => {
+    let env = |name: &str| variables.get(name).cloned();
+    match cni::run(plugin, &env, &mut stdin, &mut stdout, &mut stderr) == ExitCode::SUCCESS {
+        true if stdout.is_empty() => None,
+        true => {
             let result: Value = serde_json::from_slice(&stdout).unwrap_or_default();
             assert!(result.get("cniVersion").is_some_and(Value::is_string), "a result of some version");
             assert!(result.get("code").is_none() || variables.get("CNI_COMMAND").is_some_and(|verb| verb == "ADD"));
             None
         }
-        Exit::Failure => {
+        false => {
             let error: Value = serde_json::from_slice(&stdout).unwrap_or_default();
             assert_eq!(stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
             assert!(error.get("cniVersion").is_some_and(Value::is_string), "an error of some version");

@@ -186,7 +186,7 @@ fn check_and_status_change_nothing_when_any_call_fails() {
 }
 
 fn switch_ipv6_off(pod: &Pod) {
-    let off = || Sysctls::default().write(&["net", "ipv6", "conf", "default", "disable_ipv6"], "1");
+    let off = || Sysctls::default().write("net/ipv6/conf/default/disable_ipv6", "1");
     pod.netns.run(off).unwrap().unwrap();
 }
 

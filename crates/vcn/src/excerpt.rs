@@ -2,11 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Of what is quoted in a message, in characters.
-pub(crate) const QUOTED: usize = 100;
-
 /// At most `limit` characters of the text, and a mark where the rest is missing.
-pub(crate) fn excerpt(text: &str, limit: usize) -> Cow<'_, str> {
+pub fn excerpt(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),
         None => Cow::Borrowed(text),
