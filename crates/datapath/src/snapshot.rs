@@ -14,7 +14,7 @@ pub struct Snapshot {
     pub(crate) addresses: Vec<Address>,
     /// Of the host our proxies, of a pod its neighbours.
     pub(crate) neighbours: Vec<Neighbour>,
-    /// Of the host those that were asked for, of a pod all.
+    /// Those that were asked for.
     pub(crate) routes: Vec<Route>,
     pub(crate) rules: Vec<Rule>,
 }
@@ -36,10 +36,19 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// The pod; nothing where there is none.
+    /// The pod with our routes; nothing where there is none. A pod that is a router may have a million others.
     pub(crate) fn of_pod(places: &mut Places) -> Result<Self, Error> {
+        Self::inside(&RouteFilter { protocol: Some(PROTOCOL), ..RouteFilter::all(Family::Ipv4) }, places)
+    }
+
+    /// The pod with all routes of its main table.
+    pub(crate) fn of_pods_main_table(places: &mut Places) -> Result<Self, Error> {
+        Self::inside(&RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(Family::Ipv4) }, places)
+    }
+
+    fn inside(filter: &RouteFilter, places: &mut Places) -> Result<Self, Error> {
         let Some(pod) = &mut places.pod else { return Ok(Self::default()) };
-        Self::list(&RouteFilter::all(Family::Ipv4), false, &mut pod.socket).map_err(during("the pod's network"))
+        Self::list(filter, false, &mut pod.socket).map_err(during("the pod's network"))
     }
 
     fn list(filter: &RouteFilter, proxy: bool, socket: &mut Socket) -> netlink::Result<Self> {

@@ -82,8 +82,8 @@ fn agent<W: io::Write>(settings: &Settings, archive: &mut Archive<W>) -> io::Res
         match query(&settings.socket(), path) {
             Ok(body) => archive.text(name, &body)?,
             Err(error @ QueryError::NotRunning(_)) => {
-                archive.missing("answers of the agent", &error.to_string());
-                return Ok("The agent was not running: agent/ has no answers.");
+                archive.missing(&format!("{name} and later answers of the agent"), &error.to_string());
+                return Ok("The agent was not running: agent/ lacks answers.");
             }
             // It hangs, and would delay every request.
             Err(error @ QueryError::NoAnswer(_)) => {

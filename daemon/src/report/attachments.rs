@@ -1,4 +1,4 @@
-//! The interfaces of pods, from their records and the kernel, with their problems. The same with and without a running agent.
+//! The interfaces of pods, from their records and the kernel, with their problems.
 
 use std::error::Error;
 use std::path::Path;

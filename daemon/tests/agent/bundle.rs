@@ -150,7 +150,7 @@ fn bundle_without_agent_has_the_nodes_own_state() {
     let all = bundle(&node);
     let readme = &all["README.txt"];
     assert!(readme.contains("The agent was not running"), "{readme}");
-    assert!(readme.contains("answers of the agent: the agent is not running"), "{readme}");
+    assert!(readme.contains("agent/status.json and later answers of the agent: the agent is not running"), "{readme}");
     for name in ["agent/config.json", "net/nft.txt", "state/pools.json"] {
         assert!(all.contains_key(name), "{name} is not in {:?}", all.keys());
     }
@@ -194,7 +194,8 @@ fn hanging_agent_is_asked_once_and_reported_in_time() {
         });
         timed(50, "a bundle", &|| {
             let all = bundle(&node);
-            assert!(all["README.txt"].contains("DID NOT ANSWER"), "{}", all["README.txt"]);
+            let readme = &all["README.txt"];
+            assert!(readme.contains("DID NOT ANSWER") && readme.contains("status.json and later"), "{readme}");
             assert!(all["net/routes.txt"].contains("table 1000") && all.contains_key("state/pools.json"));
         });
     });

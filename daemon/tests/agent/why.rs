@@ -75,11 +75,16 @@ fn blocking_condition_is_shown_with_age_and_next_step() {
 
     let (status, why) = why(&node);
     assert_eq!((status, reasons(&why["blocking"])), (1, vec!["NativePodNetworkPending".to_owned()]));
-    assert!(why["blocking"][0]["nextStep"].as_str().unwrap().contains("kubectl get nativepodnetwork"));
+    assert!(why["blocking"][0]["nextStep"].as_str().unwrap().contains("kubectl get npn"));
     let output = node.output(&["why-not-ready"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("Not ready: new pods cannot start here. 1 reason(s)"), "{text}");
     assert!(text.contains("1. NativePodNetworkPending, for ") && text.contains("   Next: `kubectl"), "{text}");
     assert!(text.lines().count() < 25, "one screen:\n{text}");
-    assert_eq!(node.output(&["status"]).status.code(), Some(1));
+    let status = node.output(&["status"]);
+    assert_eq!(status.status.code(), Some(1));
+    let text = String::from_utf8(status.stdout).unwrap();
+    assert!(text.contains("BLOCKING NativePodNetworkPending"), "{text}");
+    let pools = String::from_utf8(node.output(&["pools"]).stderr).unwrap();
+    assert!(pools.contains("has not published pod addresses yet"), "{pools}");
 }

@@ -148,4 +148,6 @@ fn agent_raises_a_limit_only_when_the_controller_permits() {
     channel.asked(&Request::get("/v1/summary?repairs=allow"));
     wait_for("the raised limit", || limit() == "2000", || channel.agent.log());
     channel.scene.wait_reported(&channel.agent, &["Warning LimitRaised ConditionRaised"]);
+    let log = channel.agent.log();
+    assert!(log.contains("raised net.netfilter.nf_conntrack_max from 1000 to 2000"), "{log}");
 }

@@ -1,5 +1,6 @@
 //! What there is of an extra interface, in the pod and on the host; and where its VNIC's link went when the pod ended.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use netlink::Link;
@@ -36,7 +37,9 @@ pub fn observe_inside(network: &ExtraNetwork, places: &mut Places) -> Result<Vec
     let device = network.device.as_ref().map(|device| of_device(network, device, &pod, places));
     let mut found = device.unwrap_or_default();
     if let Some(link) = pod.link(network.name()) {
-        found.extend(network.pod.addresses.iter().flat_map(|address| pod.routes_on(link, address.table)));
+        // Both addresses of a VNIC may have one table.
+        let tables: BTreeSet<TableId> = network.pod.addresses.iter().map(|address| address.table).collect();
+        found.extend(tables.into_iter().flat_map(|table| pod.routes_on(link, table)));
     }
     found.extend(rules(&held(network), &pod));
     Ok(found)

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::{Address, Route, RouteKind, Rule};
-use vcn::{Family, IfName, POD_OWN_TABLE, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, POD_OWN_TABLE, PROTOCOL, RulePriorities};
 
 use super::ExtraNetwork;
 use crate::object::is_link_local;
@@ -25,12 +25,12 @@ pub fn used_names(places: &mut Places) -> Result<Vec<IfName>, Error> {
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn taken_routes(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<IpNetwork>, Error> {
-    let pod = Snapshot::of_pod(places)?;
+    let pod = Snapshot::of_pods_main_table(places)?;
     let other = |index: u32| pod.name(index).is_some_and(|name| name != network.name());
     let mut wanted: Vec<IpNetwork> = network.subnets.iter().map(|(_, subnet)| *subnet).collect();
     wanted.extend(network.routes.iter().map(|route| route.destination));
     wanted.retain(|destination| {
-        let routed = main(&pod).any(|route| route.destination == *destination && other(route.oif));
+        let routed = pod.routes.iter().any(|route| route.destination == *destination && other(route.oif));
         let holds = |it: &&Address| is_own(it.address.ip(), &pod) && other(it.index);
         routed || pod.addresses.iter().filter(holds).any(|it| destination.contains(it.address.ip()))
     });
@@ -43,7 +43,7 @@ pub fn taken_routes(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<I
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn own_ways(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<Step>, Error> {
-    let pod = Snapshot::of_pod(places)?;
+    let pod = Snapshot::of_pods_main_table(places)?;
     let own: Vec<&Address> = pod
         .addresses
         .iter()
@@ -55,7 +55,7 @@ pub fn own_ways(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<Step>
             && !is_link_local(route.destination)
             && own.iter().any(|address| address.index == route.oif)
     };
-    let routes = main(&pod).filter(copied).filter_map(|route| {
+    let routes = pod.routes.iter().filter(copied).filter_map(|route| {
         let link = pod.name(route.oif)?.clone();
         let (destination, via, table) = (route.destination, route.gateway, POD_OWN_TABLE);
         Some(Object::Route(RouteSpec { destination, via, link, table }))
@@ -68,10 +68,6 @@ pub fn own_ways(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<Step>
     let step =
         |object: Object| Step { place: Place::Pod, change: Change::Replace { from: object.clone(), to: object } };
     Ok(routes.chain(rules.collect::<Vec<_>>()).map(step).collect())
-}
-
-fn main(pod: &Snapshot) -> impl Iterator<Item = &Route> {
-    pod.routes.iter().filter(|route| route.table == TableId::MAIN)
 }
 
 /// Whether an address is one of the pod's own, not an extra interface's.
