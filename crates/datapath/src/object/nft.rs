@@ -7,7 +7,7 @@ use netlink::nft::{Chain, Table};
 #[derive(Clone, Debug)]
 pub struct NftTables {
     pub(crate) texts: Vec<String>,
-    /// Empty where they were observed: no plan makes those, and undoing a change leaves ours.
+    /// Empty where they were observed: no plan makes those, and undoing a change leaves our tables.
     pub(crate) tables: Vec<Table>,
 }
 
