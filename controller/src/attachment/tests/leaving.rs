@@ -2,27 +2,11 @@
 
 use std::time::Duration;
 
-use api::{OnDelete, RELEASED_TAG};
 use oci::InstanceState;
 
 use super::scene::Scene;
 use crate::attachment::sample::instance;
 use crate::work::NextReconcile;
-
-#[tokio::test(start_paused = true)]
-async fn a_released_vnic_stays_without_our_tags() {
-    let scene = Scene::attached(|object| {
-        object.spec.vnic.on_delete = OnDelete::Orphan;
-        object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into();
-    })
-    .await;
-    scene.delete("a");
-    scene.settle().await;
-    assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
-    let tags = scene.vnic().await.freeform_tags;
-    let left = [("team", "x"), (RELEASED_TAG, "uid-a")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-    assert_eq!(tags, left.into());
-}
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_after_termination_blocks_nothing() {
