@@ -47,6 +47,7 @@ pub(crate) struct Leader {
     /// The API server, through a client without retries.
     pub client: Client,
     pub cloud: Oci,
+    /// The name of this process.
     pub identity: String,
     pub status_server: Arc<StatusServer>,
     pub settings: Settings,

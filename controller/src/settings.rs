@@ -35,12 +35,10 @@ impl ProgramSettings for Settings {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use resident::config::Layers;
 
     use super::*;
-    use crate::args::{Principal, keys};
+    use crate::args::keys;
 
     fn read(flags: &[(&str, &str)]) -> Result<Settings, String> {
         let flags = flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -49,22 +47,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_typed_is_a_valid_setting() {
-        let settings = read(&[]).unwrap();
-        assert_eq!(settings.oci.principal, Principal::WorkloadIdentity);
-        assert_eq!(settings.pace.resync, Duration::from_mins(5));
-        assert_eq!(settings.oci.rates().burst, 5.0);
-    }
-
-    #[test]
     fn an_empty_value_is_not_set() {
         let settings = read(&[("CLUSTER_ID", ""), ("POD_NAME", ""), ("OCI_REGION", "")]).unwrap();
         assert_eq!((&settings.cluster_id, &settings.lease.identity, &settings.oci.region), (&None, &None, &None));
-    }
-
-    #[test]
-    fn metrics_port_needs_the_nodes_address() {
-        let error = read(&[("METRICS_PORT", "9809")]).unwrap_err();
-        assert!(error.contains("--metrics-port needs --node-ip (NODE_IP)"), "{error}");
     }
 }

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::DeserializeGuard;
-use kube::{Api, Client, Config, Resource};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, Config};
+use resident::api_server::list;
 use tokio::sync::OnceCell;
 use vcn::Ocid;
 
@@ -19,8 +19,6 @@ use crate::args::Target;
 const CONNECTING: Duration = Duration::from_secs(5);
 /// The most time until the next part of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The objects of a page, as kubectl lists them.
-const PAGE: u32 = 500;
 
 pub(crate) struct Cluster {
     pub(crate) target: Target,
@@ -92,20 +90,4 @@ async fn connect(target: &Target) -> anyhow::Result<Client> {
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(SILENCE);
     Client::try_from(config).context("setting up the Kubernetes client")
-}
-
-async fn list<K>(api: &Api<K>, selected: ListParams) -> kube::Result<Vec<K>>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug + Resource<DynamicType = ()>,
-{
-    let mut found = Vec::new();
-    let mut params = selected.limit(PAGE);
-    loop {
-        let page = api.list(&params).await?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
 }

@@ -172,7 +172,9 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
 pub(crate) enum StoreUpdate<V> {
     /// The complete list.
     All(Vec<V>),
+    /// A new or changed object.
     One(V),
+    /// The object of this name is gone.
     Gone(String),
 }
 

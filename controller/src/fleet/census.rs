@@ -18,7 +18,9 @@ pub(crate) struct FleetCensus {
     pub nodes: BTreeMap<NodeState, usize>,
     /// Nodes with a problem, by signal.
     pub problems: BTreeMap<(&'static str, Severity), usize>,
+    /// The age of the oldest summary.
     pub oldest: Duration,
+    /// The duration of the last sweep.
     pub sweep: Duration,
     /// Nodes that do not have the controller's rules.
     pub other_rules: usize,

@@ -33,7 +33,7 @@ pub(crate) enum AgentFacts<'a> {
     Pending { is_failing: bool },
     /// It answered, within the bound.
     Answered { summary: &'a Summary, is_failing: bool },
-    /// It has not answered for longer than the bound.
+    /// It has not answered for longer than the bound; without an agent, there is no Pod.
     Silent { has_agent: bool },
 }
 

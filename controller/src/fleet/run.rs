@@ -24,6 +24,7 @@ pub(crate) struct FleetMember {
     pub entry: KeyEntry,
     /// What it shows.
     pub view: Arc<FleetView>,
+    /// The namespace of the agents.
     pub namespace: String,
     /// The file of rules for all agents.
     pub rules: PathBuf,

@@ -26,7 +26,9 @@ const FAR: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TestPair {
     pub case: Case,
+    /// The source, for people.
     pub source: String,
+    /// The target, for people.
     pub target: String,
     /// Whether probes start in the pod network of the source's node.
     pub from_pod: bool,

@@ -1,6 +1,5 @@
 //! Reads the API server, and can do nothing else: the client stays in here.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +7,13 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DeserializeGuard};
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
+use resident::api_server::list;
 
 use crate::attachment::observe::pod_network::KubePodNetworks;
 use crate::cluster::client::patient;
 use crate::cluster::store::{NodeObject, NodeView, Store, readable};
 use crate::leader::SYSTEM;
-
-/// Objects per page of a list.
-const PAGE: u32 = 500;
 
 /// Lists.
 pub(super) struct Reader {
@@ -36,14 +32,16 @@ impl Reader {
     /// All that the controller watches.
     pub(super) async fn all(&self) -> anyhow::Result<Store> {
         let store = Store::default();
-        let profiles = self.list(Api::all(self.client.clone())).await.context("listing VnicProfiles")?;
+        let profiles =
+            list(&Api::all(self.client.clone()), ListParams::default()).await.context("listing VnicProfiles")?;
         store.profiles_mut().replace(profiles);
         let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-        let nodes: Vec<NodeObject> =
-            self.list(Api::all_with(self.client.clone(), &resource)).await.context("listing Nodes")?;
+        let nodes: Vec<NodeObject> = list(&Api::all_with(self.client.clone(), &resource), ListParams::default())
+            .await
+            .context("listing Nodes")?;
         store.nodes_mut().replace(nodes.into_iter().map(NodeView::of).collect());
         let attachments: Vec<DeserializeGuard<_>> =
-            self.list(Api::all(self.client.clone())).await.context("listing VnicAttachments")?;
+            list(&Api::all(self.client.clone()), ListParams::default()).await.context("listing VnicAttachments")?;
         let mut all = store.attachments_mut();
         for object in attachments {
             match readable(object) {
@@ -66,18 +64,5 @@ impl Reader {
         let namespace =
             api.get(SYSTEM).await.with_context(|| format!("reading the namespace {SYSTEM} (or set CLUSTER_ID)"))?;
         namespace.metadata.uid.with_context(|| format!("the namespace {SYSTEM} has no uid"))
-    }
-
-    async fn list<K: Resource + Clone + Debug + DeserializeOwned>(&self, api: Api<K>) -> kube::Result<Vec<K>> {
-        let mut all = Vec::new();
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = api.list(&params).await?;
-            all.extend(page.items);
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(all),
-            }
-        }
     }
 }

@@ -49,6 +49,7 @@ pub(crate) struct Report<'a> {
     pub profile: &'a VnicProfile,
     /// Why nothing is done.
     pub hold: Option<&'a InactiveReason>,
+    /// Its nodes, by name.
     pub nodes: BTreeMap<&'a str, State>,
     /// Objects that are still to be replaced, and what the next replacement waits for.
     pub replacing: Option<(usize, Option<String>)>,

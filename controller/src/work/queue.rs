@@ -198,33 +198,3 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
 fn in_turn<T>(first: Option<T>, in_a_row: u32, behind: Option<T>) -> Option<T> {
     if in_a_row >= IN_A_ROW { behind.or(first) } else { first.or(behind) }
 }
-
-#[cfg(test)]
-mod tests {
-    use backoff::Backoff;
-
-    use super::*;
-
-    /// When a key with this backoff, taken from this lane, is due again while a failed one was just taken.
-    fn due_after(number: u32, lane: Lane) -> Duration {
-        let now = Instant::now();
-        let pauses = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(120) };
-        let mut queue = Queue::new(Retries { pauses, apart: Duration::from_hours(1) });
-        if lane != Lane::Again {
-            queue.add("other", Lane::Again, now);
-            assert_eq!(queue.take(now), Some("other"));
-        }
-        queue.add("a", lane, now);
-        assert_eq!(queue.take(now), Some("a"));
-        queue.done(&"a", NextReconcile::BackOff(Pause { left: Duration::from_secs(15), number }), now, 0.0);
-        queue.next_due().unwrap() - now
-    }
-
-    #[test]
-    fn failing_key_uses_own_backoff_then_the_shared_retry_lane() {
-        let (own, turn) = (Duration::from_secs(15), Duration::from_hours(1));
-        for lane in [Lane::Requested, Lane::Rollout, Lane::Regular, Lane::Again] {
-            assert_eq!([1, OWN_PACE, OWN_PACE + 1, 100].map(|number| due_after(number, lane)), [own, own, turn, turn]);
-        }
-    }
-}

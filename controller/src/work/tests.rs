@@ -255,6 +255,13 @@ async fn a_failing_key_joins_the_retry_lane_after_a_minute() {
         queue.done(&"a", NextReconcile::Failed, now, 1.0);
     }
     assert_eq!(tried, [1, 3, 7, 15, 31, 63, 1000, 2000]);
+    // A backoff without a failure is another sequence; its seventh joins the lane, too.
+    for (number, due) in [(6, SECOND * 15), (7, SECOND * 985)] {
+        now = queue.next_due().unwrap();
+        assert_eq!(queue.take(now), Some("a"));
+        queue.done(&"a", NextReconcile::BackOff(Pause { left: SECOND * 15, number }), now, 0.0);
+        assert_eq!(queue.next_due(), Some(now + due));
+    }
     // It changed.
     queue.add("a", Lane::Requested, now);
     assert_eq!(queue.take(now), Some("a"));

@@ -1,11 +1,16 @@
 //! The API server, as a pod on the host's network reaches it: whether there is one, and a client of it.
 
+use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
-use kube::{Client, Config};
+use kube::api::ListParams;
+use kube::{Api, Client, Config};
+use serde::de::DeserializeOwned;
 
 const CONNECT: Duration = Duration::from_secs(10);
+/// The objects of a page, as kubectl lists them.
+const PAGE: u32 = 500;
 
 /// What the kubelet mounts, and `Config::incluster` reads.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -27,4 +32,21 @@ pub fn client() -> Result<(Client, String), String> {
     config.default_retry = false;
     let server = config.cluster_url.to_string();
     Ok((Client::try_from(config).map_err(|error| error.to_string())?, server))
+}
+
+/// Lists the selected objects, page by page.
+///
+/// # Errors
+/// When the API server does not answer or refuses.
+pub async fn list<K: Clone + Debug + DeserializeOwned>(api: &Api<K>, selected: ListParams) -> kube::Result<Vec<K>> {
+    let mut found = Vec::new();
+    let mut params = selected.limit(PAGE);
+    loop {
+        let page = api.list(&params).await?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
 }

@@ -32,9 +32,11 @@ pub(crate) struct Vnics {
 pub(crate) struct Vnic {
     /// Whether it is ready: True, False or Unknown.
     pub ready: String,
+    /// The Node of its instance.
     pub node: String,
     pub name: String,
     pub instance: String,
+    /// The VNIC, once it is attached.
     pub vnic: String,
     /// What its users call it.
     pub vnic_name: String,
@@ -42,7 +44,9 @@ pub(crate) struct Vnic {
     pub purpose: String,
     /// Shared or Exclusive, of a VNIC for single pods.
     pub mode: String,
+    /// The reason of its condition Ready.
     pub reason: String,
+    /// The message of its condition Ready.
     pub message: String,
     /// What the node's agent reports.
     pub node_report: String,

@@ -211,11 +211,13 @@ impl RetryState {
         self.absent_since = None;
     }
 
+    /// Its attach was accepted.
     pub(in crate::attachment) fn attaching(&mut self, now: Instant) {
         self.refused = None;
         self.attaching_since.get_or_insert(now);
     }
 
+    /// Its detach was accepted.
     pub(in crate::attachment) fn detaching(&mut self, attachment: &Ocid, now: Instant) {
         self.refused = None;
         if self.accepted_detach() != Some(attachment) {

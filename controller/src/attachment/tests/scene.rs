@@ -108,11 +108,6 @@ impl Scene {
         self.cloud.add_instance(machine, &"ocid1.subnet.oc1.iad.nodes".parse().unwrap(), 4);
     }
 
-    /// Another instance, with its primary VNIC in this subnet.
-    pub(super) fn add_machine(&self, number: u32, subnet: &Ocid) {
-        self.cloud.add_instance(machine(number), subnet, 2);
-    }
-
     /// A subnet without a free address.
     pub(super) fn full_subnet(&self) -> Ocid {
         let id: Ocid = "ocid1.subnet.oc1.iad.full".parse().unwrap();

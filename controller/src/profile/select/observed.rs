@@ -11,10 +11,12 @@ use crate::cluster::store::{NodeView, Store};
 /// A snapshot of the cluster: each list is complete, and as old as its watch is behind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
+    /// All readable VnicProfiles.
     pub profiles: Vec<Arc<VnicProfile>>,
     /// The names of the unreadable ones.
     pub unreadable_profiles: BTreeSet<String>,
     pub nodes: Vec<Arc<NodeView>>,
+    /// All readable VnicAttachments, of any requester.
     pub attachments: Vec<Arc<VnicAttachment>>,
     /// The names of the unreadable ones.
     pub unreadable_attachments: BTreeSet<String>,

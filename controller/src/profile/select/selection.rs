@@ -11,6 +11,7 @@ use crate::profile::select::observed::Observed;
 
 #[derive(Debug, Default)]
 pub(crate) struct Selections<'a> {
+    /// All readable ones, by name.
     pub profiles: BTreeMap<&'a str, Selection<'a>>,
     /// Profiles that cannot be read because a later version wrote them. Their objects stay as they are.
     pub unreadable: BTreeSet<&'a str>,
