@@ -1,6 +1,5 @@
 //! Conditions of Nodes follow what agents answer, and are written on transition only; the view shows the fleet.
 
-use api::ConditionStatus;
 use health::fleet::{NodeDetails, NodeState};
 use health::{Area, Fleet, Verdict};
 use k8s_openapi::api::core::v1::Node;
@@ -8,7 +7,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube_harness::wait_until;
-use oke_node_controller::fleet::condition::{NewCondition, NodeCondition, patch};
 use sandbox::{OciSettings, Operation};
 use serde_json::{Value, json};
 
@@ -121,25 +119,6 @@ async fn conditions_are_written_on_transition_only() {
     assert_eq!((versions(&scene).await, two.metric(WRITES)), (before, None));
     agents[0].has(&[]);
     wait_for_verdict(&scene, "node-0", NETWORK, "True", "NoCriticalProblem").await;
-}
-
-/// A watch may deliver a Node later than the controller judges it: then the same transition would be written twice.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn api_server_refuses_conditions_of_an_outdated_node() {
-    let (scene, _) = scene(1).await;
-    let nodes = Api::<Node>::all(scene.client.clone());
-    let judged = nodes.get("node-0").await.unwrap().metadata.resource_version;
-    let (area, status, reason) = (Area::Host, ConditionStatus::False, "disk_use".to_owned());
-    let new = NewCondition { condition: NodeCondition { area, status, reason, since: None }, message: String::new() };
-    let write = async || {
-        let body = Patch::Strategic(patch(judged.as_deref(), std::slice::from_ref(&new), Timestamp::now()));
-        nodes.patch_status("node-0", &PatchParams::default(), &body).await
-    };
-    write().await.unwrap();
-    let written = versions(&scene).await;
-    let refused = write().await.unwrap_err();
-    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 409), "{refused}");
-    assert_eq!(versions(&scene).await, written);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
