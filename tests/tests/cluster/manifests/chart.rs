@@ -5,11 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use kube_harness::ApiServer;
 use serde_json::{Value, json};
 use tests::built::bin_dir;
 
-use super::rendered::{FOLDERS, kubectl, rendered};
+use super::rendered::{FOLDERS, rendered};
 use super::{documents, root};
 
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/build");
@@ -163,26 +162,6 @@ fn addon_configuration_changes_the_rendered_configmaps() {
     );
 }
 
-/// The on/off keys of docs/addon.md; the programs accept the lines that they become.
-#[test]
-fn each_toggle_of_the_addon_becomes_a_valid_line() {
-    let folder = tempfile::tempdir().unwrap();
-    for (program, key, value, line) in [
-        ("agent", "podNetwork", "none", "POD_NETWORK=none"),
-        ("agent", "hostNetworking", "off", "HOST_NETWORKING=off"),
-        ("agent", "vnicAttach", "off", "VNIC_ATTACH=off"),
-        ("agent", "health", "off", "HEALTH=off"),
-        ("agent", "repairs", "off", "REPAIRS=off"),
-        ("controller", "controllerNetworkTestTargets", "none", "NETWORK_TEST_TARGETS=none"),
-    ] {
-        let set = |value: &str| format!("configurations[0].key={key},configurations[0].value={value}");
-        let file = file_of(&objects(&template(&["--set-string", &set(value)]).unwrap()), program);
-        assert_eq!(self::set(&file), [line]);
-        assert!(is_valid(program, &file, folder.path()), "{line}");
-        assert!(template(&["--set-string", &set("perhaps")]).is_err(), "{key} has a list of values");
-    }
-}
-
 #[test]
 fn monitoring_opens_the_scraped_ports() {
     let on = ["podMonitors", "alerts", "dashboard"].map(|name| format!("monitoring.{name}=true"));
@@ -266,59 +245,4 @@ fn pods_get_the_chosen_nodes_resources_and_privileges() {
     let folder = json!({ "path": "/run/oci-hpc", "type": "DirectoryOrCreate" });
     assert_eq!(last(&agent["volumes"]), json!({ "name": "oci-hpc", "hostPath": folder }));
     assert_eq!(pod("Deployment", "oke-node-controller")["nodeSelector"], json!({ "kubernetes.io/os": "linux" }));
-}
-
-/// A server, and how to reach it.
-pub(super) struct Cluster {
-    server: ApiServer,
-    pub(super) kubeconfig: String,
-}
-
-impl Cluster {
-    pub(super) fn start() -> Self {
-        let server = ApiServer::start().unwrap();
-        let path = server.folder().join("chart.kubeconfig");
-        server.write_kubeconfig(server.admin(), &path).unwrap();
-        let kubeconfig = path.display().to_string();
-        Self { server, kubeconfig }
-    }
-
-    fn helm(&self, arguments: &[&str]) {
-        let place = ["--namespace", "kube-system", "--kubeconfig", &self.kubeconfig];
-        let output = helm(&[arguments, &place[..]].concat());
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-
-    /// What `kubectl get -o jsonpath` prints.
-    fn get(&self, arguments: &[&str]) -> String {
-        let output = kubectl(&[&["--kubeconfig", &self.kubeconfig, "get", "--ignore-not-found"], arguments].concat());
-        String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-#[test]
-fn helm_installs_changes_and_uninstalls_on_an_api_server() {
-    let cluster = Cluster::start();
-    let chart = root().join("manifests/chart").display().to_string();
-    cluster.helm(&["install", "oke-node-manager", &chart]);
-    let agents = ["configmap", "oke-node-agent", "-n", "oke-node-manager", "-o", "jsonpath={.data.agent\\.conf}"];
-    assert_eq!(set(&cluster.get(&agents)), [""; 0]);
-    let change = "configurations[0].key=hostNetworking,configurations[0].value=report";
-    cluster.helm(&["upgrade", "oke-node-manager", &chart, "--set-string", change]);
-    assert_eq!(set(&cluster.get(&agents)), ["HOST_NETWORKING=report"]);
-    cluster.helm(&["uninstall", "oke-node-manager"]);
-    assert_eq!(
-        cluster.get(&[
-            "daemonset,deployment,configmap",
-            "-n",
-            "oke-node-manager",
-            "-l",
-            "app.kubernetes.io/part-of=oke-node-manager",
-            "-o",
-            "name"
-        ]),
-        ""
-    );
-    let kept = cluster.get(&["namespace/oke-node-manager", "crd/vnicattachments.oke.oraclecloud.com", "-o", "name"]);
-    assert_eq!(kept.lines().count(), 2, "{kept}, on {}", cluster.server.folder().display());
 }

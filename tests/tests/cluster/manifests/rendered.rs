@@ -5,10 +5,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::client::Body;
 use kube_harness::{ApiServer, Assets, Bound, ServiceAccount, wait_for};
 use sandbox::Container;
@@ -35,7 +34,7 @@ fn server() -> &'static ApiServer {
     SERVER.get_or_init(|| ApiServer::start().unwrap())
 }
 
-pub(super) fn kubectl(arguments: &[&str]) -> Output {
+fn kubectl(arguments: &[&str]) -> Output {
     let kubectl = Assets::find().unwrap().program("kubectl");
     Command::new(kubectl).args(arguments).env_clear().env("HOME", "/nonexistent").output().unwrap()
 }
@@ -126,31 +125,6 @@ async fn an_api_server_accepts_every_overlay_without_a_warning() {
         let applied = apply(server, name, &[]).unwrap();
         assert_eq!(applied.lines().count(), documents(&rendered(name)).len(), "{applied}");
     }
-}
-
-#[tokio::test]
-async fn a_field_that_kubernetes_does_not_know_is_refused() {
-    let text = std::fs::read_to_string(root().join("manifests/base/daemonset.yaml")).unwrap();
-    let text = text.replacen("hostNetwork", "hostNet", 1);
-    let daemon_set = documents(&text).into_iter().find(|document| document["kind"] == "DaemonSet").unwrap();
-    let error = server().apply_object(daemon_set).await.unwrap_err();
-    assert!(format!("{error:#}").contains("hostNet: field not declared in schema"), "{error:#}");
-}
-
-#[tokio::test]
-async fn a_configmap_that_was_edited_by_hand_is_not_overwritten() {
-    let _turn = APPLYING.lock().await;
-    let server = server();
-    apply(server, "base", &[]).unwrap();
-    let maps: Api<ConfigMap> = Api::namespaced(server.client(server.admin()).unwrap(), NAMESPACE);
-    let edited = json!({ "data": { "agent.conf": "LOG_LEVEL=debug\n" } });
-    let by_hand = PatchParams { field_manager: Some("kubectl-edit".to_owned()), ..PatchParams::default() };
-    maps.patch(AGENT, &by_hand, &Patch::Merge(&edited)).await.unwrap();
-    let refused = apply(server, "base", &[]).unwrap_err();
-    assert!(refused.contains("conflict with \"kubectl-edit\"") && refused.contains(".data.agent.conf"), "{refused}");
-    let data = maps.get(AGENT).await.unwrap().data.unwrap();
-    assert_eq!(data.get("agent.conf").map(String::as_str), Some("LOG_LEVEL=debug\n"));
-    apply(server, "base", &["--force-conflicts"]).unwrap();
 }
 
 #[tokio::test]

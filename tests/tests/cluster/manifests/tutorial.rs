@@ -4,11 +4,26 @@
 use std::fs;
 use std::process::Command;
 
-use kube_harness::Assets;
+use kube_harness::{ApiServer, Assets};
 use tests::built::bin_dir;
 
-use super::chart::{Cluster, tools};
+use super::chart::tools;
 use super::root;
+
+struct Cluster {
+    /// Runs as long as this exists.
+    _server: ApiServer,
+    kubeconfig: String,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let server = ApiServer::start().unwrap();
+        let path = server.folder().join("chart.kubeconfig");
+        server.write_kubeconfig(server.admin(), &path).unwrap();
+        Self { _server: server, kubeconfig: path.display().to_string() }
+    }
+}
 
 fn page(name: &str) -> String {
     fs::read_to_string(root().join("docs").join(name)).unwrap()
