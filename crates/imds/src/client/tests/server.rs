@@ -12,7 +12,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// What to do with a request. The last one of a script is repeated for ever.
+/// What to do with a request. The last one of a script is repeated.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Status(u16),
