@@ -30,7 +30,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test release demo cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint words fmt
+.PHONY: help setup build plugins programs image image-test release demo cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint fmt
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -141,9 +141,6 @@ lint: setup ## Check format, clippy, scripts and house rules
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings
-
-words: ## Lower the counts of words to avoid (tests/lint/words.counts) after a rewrite
-	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint -- words
 
 fmt: ## Format the Rust code
 	cargo fmt --all

@@ -48,7 +48,7 @@ struct ConfChange {
 
 impl Applier<'_> {
     /// Afterwards the binaries are in place if the decision is to install, and so is the configuration if an address is `usable`.
-    /// If another pod network is meant and no pod uses ours, our configuration is gone. A copy of another network's
+    /// If another pod network is meant and no pod uses our network, our configuration is gone. A copy of another network's
     /// configuration is there if a setting says so. Nothing else changes. The report lists steps taken and failures.
     pub(crate) fn apply(mut self, files: &[ConfFile], usable: bool) -> Report {
         self.binaries();

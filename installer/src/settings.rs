@@ -34,7 +34,7 @@ pub struct Settings {
     pub pod_mtu: Option<Mtu>,
     /// Which pods may have extra interfaces.
     pub vnic_attach: VnicAttach,
-    /// Where the runtime looks for CNI binaries, as seen from here.
+    /// Where the runtime finds CNI binaries, as seen from here.
     pub cni_bin_dir: PathBuf,
     /// The runtime's directory of CNI configurations, as mounted here.
     pub cni_conf_dir: PathBuf,

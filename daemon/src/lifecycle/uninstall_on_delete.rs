@@ -2,7 +2,7 @@
 //! node. `installer::on_delete` asks the API server, once, and decides; here the decision is carried out and logged.
 
 use installer::Uninstall;
-use installer::on_delete::{ask, daemon_set_of};
+use installer::on_delete::{daemon_set_of, is_deleted};
 use resident::api_server;
 
 use crate::settings::{Permission, Settings};
@@ -15,19 +15,18 @@ pub(crate) async fn is_for_good(settings: &Settings) -> bool {
     else {
         return false;
     };
-    let (answer, why) = ask(name).await;
-    let (reason, uninstall) = (answer.as_str(), answer.means_uninstall());
-    if uninstall {
-        tracing::info!(
-            event = "agent.leaving",
-            reason,
-            name,
-            "the DaemonSet was deleted; removing our network from this node"
-        );
-    } else {
-        tracing::info!(event = "agent.returning", reason, name, why, "nothing is removed from this node");
-    }
-    uninstall
+    let answer = is_deleted(name).await;
+    let (reason, why) = match &answer {
+        Ok(true) => {
+            let reason = "daemonset-gone";
+            tracing::info!(event = "agent.leaving", reason, name, "removing our network from this node");
+            return true;
+        }
+        Ok(false) => ("daemonset-present", None),
+        Err(why) => ("unknown", Some(why)),
+    };
+    tracing::info!(event = "agent.returning", reason, name, why, "nothing is removed from this node");
+    false
 }
 
 /// Removes our files and objects from the node, as the command does, never forced. To be called when nothing of the agent works

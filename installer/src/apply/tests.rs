@@ -74,7 +74,7 @@ impl Node {
 
 #[test]
 fn change_of_another_program_is_not_overwritten() {
-    for (there, believed) in [(Some("foreign"), None), (Some("foreign"), Some("older")), (None, Some("gone by now"))] {
+    for (there, believed) in [(Some("foreign"), None), (Some("foreign"), Some("older")), (None, Some("removed"))] {
         let node = Node::new();
         let path = node.path(vcn::CONFLIST_FILE);
         there.iter().for_each(|text| fs::write(&path, text).unwrap());

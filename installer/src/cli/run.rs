@@ -14,7 +14,7 @@ use super::{Args, Command, UninstallArgs};
 use crate::reconcile::{dry_run, reconcile};
 use crate::report::{Report, Status};
 use crate::settings::{Settings, SettingsError};
-use crate::uninstall::on_delete::{ask, refusal};
+use crate::uninstall::on_delete::{is_deleted, refusal};
 use crate::uninstall::{RemovalStatus, Uninstall, uninstall};
 
 /// EX_USAGE of sysexits.h.
@@ -81,8 +81,8 @@ fn ask_for_daemon_set() -> anyhow::Result<Option<String>> {
         return Ok(None);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let (answer, why) = runtime.context("starting the client of the API server")?.block_on(ask(AGENT));
-    Ok(refusal(AGENT, answer, why.as_deref()))
+    let answer = runtime.context("starting the client of the API server")?.block_on(is_deleted(AGENT));
+    Ok(refusal(AGENT, &answer))
 }
 
 /// The first process of a container ignores a signal that it does not handle.

@@ -37,22 +37,6 @@ fn record_keeps_fields_of_a_later_version() {
 }
 
 #[test]
-fn damaged_records_are_set_aside_one_after_the_other() {
-    let directory = tempfile::tempdir().unwrap();
-    let data = directory.path();
-    for text in ["{\"version\": 1, \"confi", "{"] {
-        fs::write(directory.path().join(FILE), text).unwrap();
-        let error = Record::read(data).1.unwrap();
-        assert!(matches!(error, Error::Record { .. }) && error.to_string().contains("installer.json"), "{error}");
-        Record::set_aside(data).unwrap();
-        assert_eq!(Record::read(data).0, Record::default());
-    }
-    let aside = ["installer.json.damaged", "installer.json.damaged.2"];
-    let texts = aside.map(|name| fs::read_to_string(directory.path().join(name)).unwrap());
-    assert_eq!(texts, ["{\"version\": 1, \"confi", "{"]);
-}
-
-#[test]
 fn backup_restores_contents_mode_and_links() {
     let directory = tempfile::tempdir().unwrap();
     let (target, data) = (directory.path().join("vcn-native"), directory.path().join("lib"));

@@ -19,7 +19,7 @@ const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.
 /// The same without a suffix.
 const STATE_EXACT: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
 
-/// Our files in the data directory, with a suffix or without. A NativePodNetwork that an operator put there is not ours.
+/// Our files in the data directory, with a suffix or without. A NativePodNetwork that an operator put there stays.
 const DATA: [&str; 9] = [
     record::FILE,
     "tables.json",

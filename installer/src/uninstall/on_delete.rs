@@ -21,89 +21,47 @@ const ANSWER: Duration = Duration::from_secs(4);
 
 const PLURAL: &str = "daemonsets";
 
-/// The API server's answer about the agent's own DaemonSet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnDaemonSet {
-    /// It exists.
-    Present,
-    /// It is being deleted (`metadata.deletionTimestamp`).
-    Deleting,
-    /// It does not exist (404).
-    NotFound,
-    /// The token is not valid any more (401).
-    Unauthorized,
-    /// The right to read it is missing (403).
-    Forbidden,
-    /// No answer, or none that can be used (time-out, 429, 5xx).
-    Unreachable,
-}
-
-vcn::words!(
-    OwnDaemonSet: Present = "daemonset-present",
-    Deleting = "daemonset-deleting",
-    NotFound = "daemonset-gone",
-    Unauthorized = "unauthorized",
-    Forbidden = "forbidden",
-    Unreachable = "unreachable",
-);
-
-impl OwnDaemonSet {
-    /// Whether the agent is stopped because its DaemonSet was deleted.
-    ///
-    /// An invalid token is a doubt, although istio-cni takes it for the end of its service account: a token also ends with
-    /// its pod's object, which a forced deletion removes at once while the DaemonSet creates the next pod.
-    #[must_use]
-    pub const fn means_uninstall(self) -> bool {
-        matches!(self, Self::Deleting | Self::NotFound)
-    }
-}
-
-/// Asks once for a DaemonSet of this pod's namespace. Returns the answer, and the cause of a doubt.
-pub async fn ask(name: &str) -> (OwnDaemonSet, Option<String>) {
-    let silent = || (OwnDaemonSet::Unreachable, Some(format!("no answer within {} s", ANSWER.as_secs())));
+/// Asks once whether a DaemonSet of this pod's namespace was deleted, or is being deleted. The error is the cause of a doubt.
+///
+/// An invalid token is a doubt, although istio-cni takes it for the end of its service account: a token also ends with its pod's
+/// object, which a forced deletion removes at once while the DaemonSet creates the next pod.
+pub async fn is_deleted(name: &str) -> Result<bool, String> {
+    let silent = || Err(format!("no answer within {} s", ANSWER.as_secs()));
     tokio::time::timeout(ANSWER, asked(name)).await.unwrap_or_else(|_| silent())
 }
 
-async fn asked(name: &str) -> (OwnDaemonSet, Option<String>) {
-    let client = match api_server::client() {
-        Ok((client, _)) => client,
-        Err(why) => return (OwnDaemonSet::Unreachable, Some(why)),
-    };
+async fn asked(name: &str) -> Result<bool, String> {
+    let (client, _) = api_server::client()?;
     let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("apps", "v1", "DaemonSet"), PLURAL);
     // The namespace is the one that the kubelet mounts with the token.
     let api: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
     match api.get_metadata(name).await {
-        Ok(found) if found.metadata.deletion_timestamp.is_some() => (OwnDaemonSet::Deleting, None),
-        Ok(_) => (OwnDaemonSet::Present, None),
-        Err(kube::Error::Api(status)) => (meaning(&status, name), Some(status.message.clone())),
-        Err(error) => (OwnDaemonSet::Unreachable, Some(chain(&error))),
+        Ok(found) => Ok(found.metadata.deletion_timestamp.is_some()),
+        Err(kube::Error::Api(status)) if is_gone(&status, name) => Ok(true),
+        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(error) => Err(chain(&error)),
     }
 }
 
-/// What an error status means. A proxy before the API server answers 404, too, but does not name the object.
-fn meaning(status: &Status, name: &str) -> OwnDaemonSet {
+/// Whether an error status means that the DaemonSet does not exist. A proxy before the API server answers 404, too, but does
+/// not name the object.
+fn is_gone(status: &Status, name: &str) -> bool {
     let is_named = status.details.as_ref().is_some_and(|details| details.name == name && details.kind == PLURAL);
-    match status.code {
-        404 if is_named => OwnDaemonSet::NotFound,
-        401 => OwnDaemonSet::Unauthorized,
-        403 => OwnDaemonSet::Forbidden,
-        _ => OwnDaemonSet::Unreachable,
-    }
+    status.code == 404 && is_named
 }
 
-/// Why the uninstaller must not run: an agent may start on this node again. `cause` explains a doubt.
+/// Why the uninstaller must not run: an agent may start on this node again.
 #[must_use]
-pub fn refusal(name: &str, answer: OwnDaemonSet, cause: Option<&str>) -> Option<String> {
-    match answer {
-        OwnDaemonSet::Deleting | OwnDaemonSet::NotFound => None,
-        OwnDaemonSet::Present => Some(format!(
+pub fn refusal(name: &str, is_deleted: &Result<bool, String>) -> Option<String> {
+    match is_deleted {
+        Ok(true) => None,
+        Ok(false) => Some(format!(
             "the DaemonSet {name} exists, and its agents would install everything again: delete it first \
              (docs/uninstall.md), or uninstall this node alone by --force"
         )),
-        doubt => Some(format!(
-            "the DaemonSet {name} may still exist ({doubt}: {}): apply all of manifests/uninstall, check that this node \
-             reaches the API server, or continue by --force",
-            cause.unwrap_or("no cause given")
+        Err(why) => Some(format!(
+            "the DaemonSet {name} may still exist ({why}): apply all of manifests/uninstall, check that this node reaches the \
+             API server, or continue by --force"
         )),
     }
 }

@@ -146,14 +146,3 @@ fn first_installers_at_once_create_missing_directories() {
         assert_eq!(found, [["vcn-native"], ["05-vcn-native.conflist"]], "round {round}");
     }
 }
-
-#[test]
-fn temporary_files_of_a_killed_installer_are_replaced() {
-    let node = Node::new();
-    for name in ["bin/.oke-cni-installer.vcn-native.tmp", "net.d/.oke-cni-installer.05-vcn-native.conflist.tmp"] {
-        fs::write(node.path(name), "half").unwrap();
-    }
-    let (code, text) = node.run(&INSTALL);
-    assert_eq!(code, 0, "{text}");
-    assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
-}

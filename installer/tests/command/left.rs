@@ -49,7 +49,7 @@ fn left(reason: &str) -> (Option<String>, bool) {
 
 fn refused_next_to_okes_daemonset(node: &Node) {
     let (_, text) = node.run(&[&INSTALL[..], &["--signal-oke-daemonset", "present"]].concat());
-    assert!(text.contains("leave alone (oke-daemonset)"), "it is not recorded as ours: {text}");
+    assert!(text.contains("leave alone (oke-daemonset)"), "it is not recorded as our file: {text}");
 }
 
 #[test]

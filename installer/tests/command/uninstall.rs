@@ -1,4 +1,4 @@
-//! Uninstalled in a network namespace, under what `manifests/uninstall` gives: no file or object of ours is left, and everything else
+//! Uninstalled in a network namespace, under what `manifests/uninstall` gives: none of our files and objects is left, and everything else
 //! is as it was.
 
 mod cluster;

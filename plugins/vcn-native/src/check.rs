@@ -104,7 +104,7 @@ fn misleading(
 }
 
 /// Later plugins of the chain may have changed what is in the pod: its link's Ethernet address, its MTU, its default route.
-/// The chain's result says so then, but for an MTU in versions that know none: there `found`, which the pod's end has, is theirs
+/// The chain's result says so then, but for an MTU in versions that know none: there `found`, which the pod's end has, is of those plugins
 /// where it is lower, as `tuning` makes it. A higher one would lose packets.
 fn as_answered(
     mut desired: Vec<(Place, Object)>,

@@ -134,18 +134,6 @@ async fn a_refused_call_has_its_subject_and_number() {
 }
 
 #[tokio::test]
-async fn a_busy_instance_is_reported_at_once() {
-    let slow = OciSettings { attaching: Duration::from_secs(600), ..OciSettings::default() };
-    let setup = Setup::new(two_nodes(), slow, quick(), swift());
-    setup.oci.attach_vnic(&setup.request("node-a"), &token("a")).await.unwrap();
-    let error = setup.oci.attach_vnic(&setup.request("node-a"), &token("b")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
-    assert_eq!(error.code(), Some("Conflict"));
-    assert_eq!(setup.api.answered(Operation::AttachVnic, 409), 1, "the next attempt would come to the same");
-    setup.oci.attach_vnic(&setup.request("node-b"), &token("c")).await.expect("another instance is not");
-}
-
-#[tokio::test]
 async fn a_deadline_is_kept() {
     let policy = Policy { deadline: Duration::from_millis(400), timeout: Duration::from_millis(150), ..quick() };
     let setup = Setup::new(two_nodes(), OciSettings::default(), policy, swift());
@@ -155,16 +143,6 @@ async fn a_deadline_is_kept() {
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
     assert!(!error.request_id().unwrap().is_empty(), "the client's, as there was no answer");
-}
-
-#[tokio::test]
-async fn the_budget_learns_from_429() {
-    let setup = Setup::plain();
-    setup.api.inject(ApiFault::refuse(429, "TooManyRequests").times(1));
-    let before = setup.oci.budget().state().rate;
-    setup.oci.vnic(&setup.vcn.node("node-a").unwrap().vnics()[0].id).await.unwrap();
-    let after = setup.oci.budget().state().rate;
-    assert!(after < before, "{before} {after}");
 }
 
 #[test]
@@ -180,17 +158,6 @@ fn a_revoked_session_is_renewed_once_by_itself() {
     });
     assert_eq!(statuses, [3, 1]);
     assert_eq!(api.answered(Operation::Federate, 200), 2);
-}
-
-#[test]
-fn an_instance_that_cannot_log_in_reports_why() {
-    let setup = Setup::plain();
-    setup.api.inject(ApiFault::refuse(401, "NotAuthenticated").of(Operation::Federate));
-    let error = setup.as_instance(async |oci, vnic| oci.vnic(vnic).await.unwrap_err());
-    assert!(error.kind() == Kind::Login);
-    let story = format!("{:#}", anyhow::Error::new(error));
-    assert!(story.contains("logging in by instance principal: fetching a session token from "), "{story}");
-    assert!(story.contains("status 401"), "{story}");
 }
 
 #[tokio::test]

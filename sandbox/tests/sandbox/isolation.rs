@@ -1,6 +1,5 @@
-//! Nothing outlives a sandbox, two never meet, and no root is needed.
+//! Nothing outlives a sandbox, and no root is needed.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -9,31 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::fixture::{at, two_nodes, wait_for, wait_until_reaches};
+use crate::fixture::wait_for;
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use vcn::Family;
 
 const NOBODY: u32 = 65534;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_oke-sandbox");
-
-#[test]
-fn two_sandboxes_at_once_do_not_collide() {
-    let (one, two) = (two_nodes(), two_nodes());
-    std::thread::scope(|scope| {
-        for vcn in [&one, &two] {
-            scope.spawn(move || {
-                let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
-                let (from, to) = (a.address(Family::Ipv4).unwrap(), b.address(Family::Ipv4).unwrap());
-                for _ in 0..20 {
-                    wait_until_reaches(at(a.netns(), from), at(b.netns(), to));
-                }
-            });
-        }
-    });
-    assert_eq!((one.drops(), two.drops()), (vec![], vec![]), "the same MACs and addresses, without a drop");
-}
 
 /// `oke-sandbox cluster`, once its VCN is up.
 fn start(program: &Path, user: Option<u32>, folder: &Path) -> Child {
@@ -52,7 +33,7 @@ fn as_user(command: &mut Command, user: Option<u32>) {
 
 /// A namespace is gone when the kernel took down a link that we put there: the link's other end, which is here, vanishes.
 #[test]
-fn kill_9_leaves_no_process_namespace_or_link() {
+fn kill_9_leaves_no_namespace_or_link() {
     let here = Netns::create().unwrap();
     let mut socket = Socket::open_in(&here).unwrap();
     let mounts_before = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -67,12 +48,9 @@ fn kill_9_leaves_no_process_namespace_or_link() {
     let mut inside = Command::new(folder.path().join("node-a/enter"));
     let mut inside = inside.args(["sh", "-c", "echo; sleep 1000"]).stdout(Stdio::piped()).spawn().unwrap();
     inside.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
-    let family = descendants(outer.id());
-    assert!(family.len() >= 2, "init, worker: {family:?}");
 
     kill(Pid::from_raw(outer.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
     outer.wait().unwrap();
-    wait_for("all processes are gone", || family.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
     wait_for("the program inside ends", || inside.try_wait().unwrap().is_some());
     wait_for("all namespaces are gone", || socket.links().unwrap().len() == 1);
     assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), mounts_before);
@@ -125,32 +103,4 @@ fn user_exists(user: u32) -> bool {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
         matches!(numbers.as_slice(), [first, _, count] if (*first..first + count).contains(&u64::from(user)))
     })
-}
-
-fn processes() -> Vec<u32> {
-    fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// A process's descendants.
-fn descendants(of: u32) -> BTreeSet<u32> {
-    let all = processes();
-    let mut found = BTreeSet::from([of]);
-    loop {
-        let before = found.len();
-        found.extend(
-            all.iter()
-                .filter(|pid| parent(**pid).is_some_and(|parent| found.contains(&parent)))
-                .copied()
-                .collect::<Vec<_>>(),
-        );
-        if found.len() == before {
-            found.remove(&of);
-            return found;
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::fixture::{two_nodes, wait_for};
-use netlink::{Netns, Socket, Sysctls};
+use netlink::{Netns, Socket};
 
 #[test]
 fn nodes_share_no_state_with_each_other_or_the_machine() {
@@ -16,16 +16,6 @@ fn nodes_share_no_state_with_each_other_or_the_machine() {
         assert!(a.run(|| path.exists()).unwrap());
         assert!(!b.run(|| path.exists()).unwrap() && !path.exists(), "{}", path.display());
     }
-}
-
-#[test]
-fn a_node_starts_with_a_fresh_kernels_settings() {
-    let vcn = two_nodes();
-    let read = |key: &'static str| vcn.node("node-a").unwrap().run(|| Sysctls::default().read(key).unwrap()).unwrap();
-    assert_eq!(read("net/ipv4/ip_forward"), "0");
-    assert_eq!(read("net/ipv4/conf/all/rp_filter"), "0");
-    assert_eq!(read("net/ipv4/conf/ens5/accept_redirects"), "1");
-    assert_eq!(read("net/ipv6/conf/ens3/accept_ra"), "1");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Bad weather that a real API server makes: 410 Gone by compaction, 429 by priority and fairness.
+//! Bad weather that a real API server makes: 410 Gone after compaction, 429 by priority and fairness.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

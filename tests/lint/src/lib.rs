@@ -57,7 +57,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(ignored::check(&tree));
     findings.extend(tuples::check(&tree));
     findings.extend(links::check(&tree));
-    findings.extend(words::check(&root, &workspace, &tree)?);
+    findings.extend(words::check(&root, &tree)?);
 
     for finding in &findings {
         println!("{finding}");

@@ -1,10 +1,5 @@
 //! Plain words: strings, comments and documents use the terms of CONTRIBUTING's glossary. The list is `tests/lint/words`.
-//!
-//! What stood there before the list did is counted by folder in `tests/lint/words.counts`. A count never grows; a rewrite
-//! lowers it, and `make words` records that.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context;
@@ -12,10 +7,8 @@ use anyhow::Context;
 use crate::finding::Finding;
 use crate::source::{blank, line_of};
 use crate::tree::Tree;
-use crate::workspace::Workspace;
 
 const LIST: &str = "tests/lint/words";
-const COUNTS: &str = "tests/lint/words.counts";
 
 /// The list: phrases, each as its words, with what to write instead; and exceptions, a path and a phrase.
 #[derive(Debug, Default)]
@@ -24,37 +17,15 @@ struct List {
     exceptions: Vec<(String, Vec<String>)>,
 }
 
-/// Every folder that has more of these words than `words.counts` says, or fewer.
+/// Every place of these words.
 ///
 /// # Errors
-/// When the list or the counts cannot be read.
-pub fn check(root: &Path, workspace: &Workspace, tree: &Tree) -> anyhow::Result<Vec<Finding>> {
-    let list = List::parse(&read(root, LIST)?)?;
-    let recorded = parse_counts(&read(root, COUNTS)?);
-    Ok(differences(&counts(&hits(&list, workspace, tree)), &recorded))
-}
-
-/// Records the counts as they are now, or prints every hit below a path.
-///
-/// # Errors
-/// When a file cannot be read or written.
-pub fn run(root: &Path, below: Option<&str>) -> anyhow::Result<()> {
-    let (workspace, tree) = (Workspace::load(root)?, Tree::read(root)?);
-    let hits = hits(&List::parse(&read(root, LIST)?)?, &workspace, &tree);
-    if let Some(below) = below {
-        let listed = hits.values().flatten().filter(|hit| Path::new(&hit.place).starts_with(below));
-        listed.for_each(|hit| println!("{hit}"));
-        return Ok(());
-    }
-    let mut text = String::new();
-    for (folder, count) in counts(&hits) {
-        writeln!(text, "{count:5} {folder}")?;
-    }
-    std::fs::write(root.join(COUNTS), text).with_context(|| format!("write {COUNTS}"))
-}
-
-fn read(root: &Path, file: &str) -> anyhow::Result<String> {
-    std::fs::read_to_string(root.join(file)).with_context(|| format!("read {file}"))
+/// When the list cannot be read.
+pub fn check(root: &Path, tree: &Tree) -> anyhow::Result<Vec<Finding>> {
+    let list = std::fs::read_to_string(root.join(LIST)).with_context(|| format!("read {LIST}"))?;
+    let list = List::parse(&list)?;
+    let files = tree.with_extension("rs").chain(tree.with_extension("md"));
+    Ok(files.flat_map(|(file, text)| list.hits(&file.display().to_string(), text)).collect())
 }
 
 impl List {
@@ -90,50 +61,6 @@ impl List {
         }
         found
     }
-}
-
-/// The hits by folder: a package's, `docs`, or `.` for the documents at the root.
-fn hits(list: &List, workspace: &Workspace, tree: &Tree) -> BTreeMap<String, Vec<Finding>> {
-    let mut folders: Vec<&Path> = workspace.packages.iter().map(|package| workspace.folder(package)).collect();
-    // The innermost first: tests/lint before tests.
-    folders.sort_by_key(|folder| std::cmp::Reverse(folder.components().count()));
-    let mut hits: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
-    for (file, text) in tree.with_extension("rs").chain(tree.with_extension("md")) {
-        let package = folders.iter().find(|folder| file.starts_with(folder)).map(|folder| folder.display().to_string());
-        let top = file.parent().and_then(|folder| folder.iter().next()).map_or(".".into(), |top| top.to_string_lossy());
-        hits.entry(package.unwrap_or(top.into_owned()))
-            .or_default()
-            .extend(list.hits(&file.display().to_string(), text));
-    }
-    hits
-}
-
-fn counts(hits: &BTreeMap<String, Vec<Finding>>) -> BTreeMap<String, usize> {
-    hits.iter().map(|(folder, found)| (folder.clone(), found.len())).filter(|(_, count)| *count > 0).collect()
-}
-
-fn parse_counts(text: &str) -> BTreeMap<String, usize> {
-    let lines = text.lines().filter_map(|line| line.trim().split_once(' '));
-    lines.filter_map(|(count, folder)| Some((folder.to_owned(), count.parse().ok()?))).collect()
-}
-
-fn differences(now: &BTreeMap<String, usize>, recorded: &BTreeMap<String, usize>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let folders: std::collections::BTreeSet<&String> = now.keys().chain(recorded.keys()).collect();
-    for folder in folders {
-        let [now, then] = [now, recorded].map(|counts| counts.get(folder).copied().unwrap_or_default());
-        let message = match now.cmp(&then) {
-            std::cmp::Ordering::Equal => continue,
-            std::cmp::Ordering::Less => format!("{now} words to avoid, {then} recorded: run `make words`"),
-            std::cmp::Ordering::Greater => {
-                format!(
-                    "{now} words to avoid, {then} allowed: `house-lint words {folder}` lists them with what to write"
-                )
-            }
-        };
-        findings.push(Finding::new("words", folder.as_str(), message));
-    }
-    findings
 }
 
 /// Comments and literals; code and what stands in backticks is blank.
@@ -196,7 +123,7 @@ fn prose_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
 mod tests {
     use super::*;
 
-    const WORDS: &str = "# comment\ntold | reported\nin vain | failed\nexcept b.rs | told | a quotation\n";
+    const WORDS: &str = "# comment\nzounds | reported\nby jove | failed\nexcept b.rs | zounds | a quotation\n";
 
     fn places(file: &str, text: &str) -> Vec<String> {
         let hits = List::parse(WORDS).unwrap().hits(file, text);
@@ -205,23 +132,15 @@ mod tests {
 
     #[test]
     fn words_in_comments_strings_and_documents_are_found() {
-        let text = "// It is told.\nlet told = \"{told} `told` in\n//! vain\"; fn told_by() {}";
-        let found = ["a.rs:1: \"told\": write reported [words]", "a.rs:2: \"in vain\": write failed [words]"];
+        let text = "// It is zounds.\nlet zounds = \"{zounds} `zounds` by\n//! jove\"; fn zounds_by() {}";
+        let found = ["a.rs:1: \"zounds\": write reported [words]", "a.rs:2: \"by jove\": write failed [words]"];
         assert_eq!(places("a.rs", text), found);
-        assert_eq!(places("b.rs", "// told"), [""; 0]);
-        assert_eq!(places("a.md", "Told\n```\ntold\n```\nin  vain, `told`").len(), 2);
-    }
-
-    #[test]
-    fn a_count_never_grows_and_a_smaller_one_is_recorded() {
-        let counts = |text| parse_counts(text);
-        assert_eq!(differences(&counts("  3 docs\n"), &counts("    3 docs\n")), []);
-        assert!(differences(&counts("4 docs"), &counts("3 docs"))[0].message.contains("4 words to avoid, 3 allowed"));
-        assert!(differences(&counts(""), &counts("3 docs"))[0].message.contains("make words"));
+        assert_eq!(places("b.rs", "// zounds"), [""; 0]);
+        assert_eq!(places("a.md", "Zounds\n```\nzounds\n```\nby  jove, `zounds`").len(), 2);
     }
 
     #[test]
     fn an_exception_without_a_reason_is_refused() {
-        assert!(List::parse("except a.rs | told\n").is_err());
+        assert!(List::parse("except a.rs | zounds\n").is_err());
     }
 }

@@ -94,7 +94,7 @@ impl Contender {
         let alone = ours(ALONE, &[Family::Ipv4])?;
         Ok(vec![
             of(Kind::Reference, "ptp + host-local", "ptp", args.reference.join("ptp"), ptp),
-            of(Kind::Ours, "vcn-native", "ours", plugin.clone(), ipv4),
+            of(Kind::Ours, "vcn-native", "own", plugin.clone(), ipv4),
             of(Kind::Floor, "bare netlink calls", "floor", args.program("bare-floor")?, Value::Null),
             of(
                 Kind::LeanFloor,

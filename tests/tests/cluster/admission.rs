@@ -297,7 +297,7 @@ async fn agent_on(server: &ApiServer, node: &str) -> (String, Client) {
 
 async fn make_pod(server: &ApiServer, namespace: &str, name: &str, node: Option<&str>) {
     let pod = json!({
-        "metadata": { "name": name, "annotations": { "theirs": "x" }, "labels": { "app": "agent" } },
+        "metadata": { "name": name, "annotations": { "foreign": "x" }, "labels": { "app": "agent" } },
         "spec": { "nodeName": node, "serviceAccountName": "oke-node-agent", "automountServiceAccountToken": false,
                   "containers": [{ "name": "agent", "image": "agent" }] },
     });
@@ -331,8 +331,8 @@ async fn agent_can_write_only_its_annotations_on_its_own_pod() {
     patch_pod(&agent, &pod, annotation(KEY, json!("two"))).await.unwrap();
     patch_pod(&agent, &pod, annotation(KEY, Value::Null)).await.unwrap();
     let others = [
-        annotation("theirs", json!("y")),
-        annotation("theirs", Value::Null),
+        annotation("foreign", json!("y")),
+        annotation("foreign", Value::Null),
         annotation("new", json!("y")),
         annotation(api::VNICS_ANNOTATION, json!("storage")),
         json!({ "metadata": { "labels": { "app": "another" } } }),
@@ -368,11 +368,11 @@ async fn an_agent_writes_nothing_about_another_node() {
 #[tokio::test]
 async fn agent_cannot_write_other_pods_on_its_node_or_namesakes() {
     let server = server().await;
-    let (pod, agent) = agent_on(server, "beside-1").await;
-    make_pod(server, NAMESPACE, "beside-2", Some("beside-1")).await;
-    assert_refused(patch_pod(&agent, "beside-2", annotation(KEY, json!("x"))).await, OWN_POD);
+    let (pod, agent) = agent_on(server, "next-1").await;
+    make_pod(server, NAMESPACE, "next-2", Some("next-1")).await;
+    assert_refused(patch_pod(&agent, "next-2", annotation(KEY, json!("x"))).await, OWN_POD);
     server.create_account(&ServiceAccount::new("default", "oke-node-agent")).await.unwrap();
-    make_pod(server, "default", &pod, Some("beside-1")).await;
+    make_pod(server, "default", &pod, Some("next-1")).await;
     let others: Api<Pod> = Api::namespaced(agent, "default");
     let patch = Patch::Merge(annotation(KEY, json!("x")));
     assert_refused(others.patch(&pod, &PatchParams::default(), &patch).await, OWN_POD);

@@ -118,7 +118,7 @@ async fn a_huge_reply_is_cut_off() {
 
 #[tokio::test]
 async fn refused_connection_is_tried_again() {
-    // Bound, and so nobody else's meanwhile; but nobody listens.
+    // Bound, so that no other program gets the port; but no program listens.
     let bound = tokio::net::TcpSocket::new_v4().unwrap();
     bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base_url = format!("http://{}", bound.local_addr().unwrap());

@@ -48,7 +48,7 @@ fn known(label: Option<&str>, metadata: Option<&str>, network: Presence, oke: Pr
 }
 
 #[test]
-fn each_signal_alone_decides() {
+fn strongest_signal_decides() {
     use Presence::{Absent, Present, Unknown};
     let none = (Unknown, Unknown);
     for (label, metadata, (network, oke_set), files, expected) in [
@@ -68,25 +68,16 @@ fn each_signal_alone_decides() {
         (None, None, none, vec![flannel()], (false, Signal::FlannelConflist)),
         (None, None, none, vec![oke()], (false, Signal::Nothing)),
         (None, None, none, vec![file("87-podman.conflist", &["bridge"])], (false, Signal::Nothing)),
+        // The strongest of several.
+        (Some("false"), Some("true"), (Present, Unknown), vec![], (false, Signal::NodeLabel)),
+        (Some("true"), Some("false"), (Absent, Unknown), vec![flannel()], (true, Signal::NodeLabel)),
+        (Some("yes"), Some("true"), (Present, Unknown), vec![], (false, Signal::NodeLabel)),
+        (None, Some("false"), (Present, Unknown), vec![], (false, Signal::InstanceMetadata)),
+        (None, Some("true"), none, vec![flannel()], (true, Signal::InstanceMetadata)),
+        (None, None, (Present, Unknown), vec![flannel()], (false, Signal::FlannelConflist)),
     ] {
         let case = format!("{label:?} {metadata:?} {network:?} {oke_set:?} {files:?}");
         assert_eq!(auto(&known(label, metadata, network, oke_set), &files), expected, "{case}");
-    }
-}
-
-#[test]
-fn stronger_signal_decides() {
-    use Presence::{Absent, Present, Unknown};
-    for (label, metadata, network, files, expected) in [
-        (Some("false"), Some("true"), Present, vec![], (false, Signal::NodeLabel)),
-        (Some("true"), Some("false"), Absent, vec![flannel()], (true, Signal::NodeLabel)),
-        (Some("yes"), Some("true"), Present, vec![], (false, Signal::NodeLabel)),
-        (None, Some("false"), Present, vec![], (false, Signal::InstanceMetadata)),
-        (None, Some("true"), Unknown, vec![flannel()], (true, Signal::InstanceMetadata)),
-        (None, None, Present, vec![flannel()], (false, Signal::FlannelConflist)),
-    ] {
-        let case = format!("{label:?} {metadata:?} {network:?} {files:?}");
-        assert_eq!(auto(&known(label, metadata, network, Unknown), &files), expected, "{case}");
     }
 }
 

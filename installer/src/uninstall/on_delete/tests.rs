@@ -7,20 +7,13 @@ use super::*;
 
 #[test]
 fn only_a_deleted_daemonset_means_uninstall() {
-    for (answer, uninstall) in [
-        (OwnDaemonSet::Present, false),
-        (OwnDaemonSet::Deleting, true),
-        (OwnDaemonSet::NotFound, true),
-        (OwnDaemonSet::Unauthorized, false),
-        (OwnDaemonSet::Forbidden, false),
-        (OwnDaemonSet::Unreachable, false),
-    ] {
-        assert_eq!(answer.means_uninstall(), uninstall, "{answer:?}");
-        let refused = refusal("agent", answer, Some("the cause"));
-        assert_eq!(refused.is_none(), uninstall);
-        let doubt = format!("({}: the cause)", answer.as_str());
-        let reason = if answer == OwnDaemonSet::Present { "the DaemonSet agent exists" } else { &doubt };
-        assert!(refused.is_none_or(|text| text.contains(reason) && text.contains("--force")), "{answer:?}");
+    let refused = |answer| refusal("agent", &answer).unwrap_or_default();
+    assert_eq!(refused(Ok(true)), "");
+    for (answer, reason) in
+        [(Ok(false), "the DaemonSet agent exists"), (Err("the cause".to_owned()), "may still exist (the cause)")]
+    {
+        let text = refused(answer);
+        assert!(text.contains(reason) && text.contains("--force"), "{text}");
     }
 }
 
@@ -38,16 +31,16 @@ fn daemonset_is_gone_only_when_the_404_names_it() {
         Status { code, details: Some(details), ..Status::default() }
     };
     for (answer, expected) in [
-        (status(404, "daemonsets", "agent"), OwnDaemonSet::NotFound),
-        (status(404, "daemonsets", "other"), OwnDaemonSet::Unreachable),
-        (status(404, "namespaces", "agent"), OwnDaemonSet::Unreachable),
-        (Status { code: 404, ..Status::default() }, OwnDaemonSet::Unreachable),
-        (status(429, "daemonsets", "agent"), OwnDaemonSet::Unreachable),
-        (status(503, "daemonsets", "agent"), OwnDaemonSet::Unreachable),
-        (status(401, "", ""), OwnDaemonSet::Unauthorized),
-        (status(403, "daemonsets", "agent"), OwnDaemonSet::Forbidden),
+        (status(404, "daemonsets", "agent"), true),
+        (status(404, "daemonsets", "other"), false),
+        (status(404, "namespaces", "agent"), false),
+        (Status { code: 404, ..Status::default() }, false),
+        (status(429, "daemonsets", "agent"), false),
+        (status(503, "daemonsets", "agent"), false),
+        (status(401, "", ""), false),
+        (status(403, "daemonsets", "agent"), false),
     ] {
-        assert_eq!(meaning(&answer, "agent"), expected, "{answer:?}");
+        assert_eq!(is_gone(&answer, "agent"), expected, "{answer:?}");
     }
 }
 

@@ -12,21 +12,6 @@ use super::kernel::Host;
 use crate::node::{Node, printed};
 
 #[test]
-fn running_pod_prevents_uninstall_unless_forced() {
-    let node = Node::installed();
-    node.allocate();
-    let (before, host) = (node.snapshot(), Host::new());
-    let (code, text) = node.uninstall(&host, &[]);
-    assert_eq!(code, 75, "{text}");
-    assert!(text.contains("1 attachment(s) of this boot hold addresses (default/web-0)"), "{text}");
-    assert!(text.contains("--force") && text.contains("status: refused"), "{text}");
-    assert_eq!(node.snapshot(), before);
-    let (code, text) = node.uninstall(&host, &["--force"]);
-    assert_eq!(code, 0, "{text}");
-    assert_eq!(node.names(), ["bin/portmap"]);
-}
-
-#[test]
 fn links_of_pods_and_unreadable_records_refuse_it() {
     let node = Node::installed();
     let host = Host::new();

@@ -48,7 +48,7 @@ impl Before {
             chown("/opt/cni/bin/vcn-native", Some(1000), Some(1000)).unwrap();
         };
         world.node.run(write).unwrap();
-        world.sh("ip rule add pref 4242 from 192.0.2.1 lookup 4242; nft add table inet theirs");
+        world.sh("ip rule add pref 4242 from 192.0.2.1 lookup 4242; nft add table inet foreign");
         let mut before = Self { world, files: String::new(), kernel: String::new() };
         before.settles();
         (before.files, before.kernel) = before.looks();

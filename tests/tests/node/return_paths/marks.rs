@@ -11,7 +11,7 @@ use super::world::World;
 const THEIRS: u32 = 0xe000;
 /// All bits of others.
 const OTHERS: u32 = !MARK_MASK & !THEIRS;
-/// Bits of another program: half of those that are not ours.
+/// Bits of another program: half of those that we do not use.
 const FOREIGN: u32 = 0x5a5a_a5a5 & OTHERS;
 
 /// A VNIC's link and its mark.
@@ -91,7 +91,7 @@ fn somebody(links: &[Marked]) -> String {
     let names: Vec<_> = links.iter().map(|(link, _)| link.as_str()).collect();
     let (names, ports) = (names.join(", "), format!("{{ {LOCAL}, {CLUSTER} }}"));
     format!(
-        "table inet somebody {{
+        "table inet foreign {{
             chain early {{
                 type filter hook prerouting priority -150;
                 {early}
@@ -132,7 +132,7 @@ fn others_bits_of_marks_are_kept_whichever_vnic_is_asked(mode: Mode) {
             }
         }
     }
-    let listing = world.on_node("nft", &["list", "table", "inet", "somebody"], "");
+    let listing = world.on_node("nft", &["list", "table", "inet", "foreign"], "");
     assert_eq!(counted(&listing, "lost"), 0, "{listing}");
     for asked in Way::all(&links) {
         for way in ["in", "back"] {

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What to do with a request. The last one of a script is repeated for ever.
+/// What to do with a request. The last one of a script is repeated.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Status(u16),

@@ -88,7 +88,7 @@ fn everything_on_the_host_that_can_break_is_named() {
     for (command, named) in [
         ("ip link set VETH mtu 1400", "link set VETH"),
         ("ip link set VETH address 02:00:00:00:00:99", "link set VETH"),
-        ("ip link set VETH alias somebody", "link set VETH alias"),
+        ("ip link set VETH alias another", "link set VETH alias"),
         ("ip route del 10.0.0.8 table 999", "route add 10.0.0.8 dev VETH table 999 proto 157"),
         ("ip -6 route del 2001:db8::8 table 999", "route add 2001:db8::8 dev VETH table 999 proto 157"),
         ("ip neigh del proxy 169.254.1.1 dev VETH", "neigh add proxy 169.254.1.1 dev VETH"),

@@ -13,7 +13,7 @@ type Case = (&'static str, fn(Call) -> Call, Codes);
 /// Codes, in the order ADD, DEL, CHECK, STATUS, GC, VERSION; 0 is success.
 #[rustfmt::skip]
 const TABLE: [Case; 7] = [
-    ("as it should be",                 |call| call,                                                     SOUND),
+    ("valid",                           |call| call,                                                     SOUND),
     ("CNI_NETNS is not there",          |call| call.with("CNI_NETNS", "/run/netns/absent"),              [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is a file",             |call| call.with("CNI_NETNS", "/etc/hostname"),                  [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is a folder",           |call| call.with("CNI_NETNS", "/"),                              [8, 0, 8, 50, 0, 0]),
