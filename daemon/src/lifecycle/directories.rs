@@ -67,7 +67,6 @@ impl Directories {
 }
 
 /// Makes a directory that only root may look into, and those above it. One that is there and in use stays as it is.
-/// That it is there is no error.
 pub(crate) fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         // Fresh from the kubelet, which makes a volume's directory readable for all users.

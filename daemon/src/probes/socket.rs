@@ -32,7 +32,7 @@ pub(super) struct ProbeRoute {
 
 impl ProbeRoute {
     /// Asks the kernel.
-    /// That it has no route is no error.
+    /// A missing route is no error.
     pub(super) fn find(task: &SendTask, mut target: SocketAddr) -> Result<Self, netlink::Error> {
         let mut kernel = netlink::Socket::open()?;
         let addresses = kernel.addresses(None)?;

@@ -74,6 +74,10 @@ impl PodLinks {
         known
     }
 
+    pub(super) fn has(&self, index: u32) -> bool {
+        self.0.contains_key(&index)
+    }
+
     /// Notes a link; returns whether its MTU changed.
     fn note(&mut self, link: &Link) -> bool {
         if self.0.len() >= LIMIT && !self.0.contains_key(&link.index) {

@@ -4,13 +4,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 
 use netlink::{Change, Event, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
-use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
+use vcn::{HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
 use crate::triggers::drift_hints::{DriftHints, PodLinks};
 
@@ -42,12 +41,7 @@ struct EventReader {
     monitor: Monitor,
     hints: DriftHints,
     pod_links: PodLinks,
-    carriers: Carriers,
 }
-
-/// Links that may carry a VNIC, by their indices: the event of an address does not name its link.
-#[derive(Clone, Debug, Default)]
-struct Carriers(HashSet<u32>);
 
 /// Changes of our nft tables: a firewall that starts flushes the tables of other programs.
 #[derive(Debug)]
@@ -62,9 +56,9 @@ impl KernelWatch {
         let monitor = Monitor::open().map_err(io::Error::other)?;
         // After the subscription, so that no change is missed. Without the list, the timer finds what changed.
         let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
-        let (pod_links, carriers) = (PodLinks::among(&links), Carriers::of(&links));
+        let (hints, pod_links) = (DriftHints::default(), PodLinks::among(&links));
         let readable = Readable::new(monitor.as_fd())?;
-        Ok(Self { readable, reader: EventReader { monitor, hints: DriftHints::default(), pod_links, carriers } })
+        Ok(Self { readable, reader: EventReader { monitor, hints, pod_links } })
     }
 
     /// Waits for an event that causes a reconcile. Cancel-safe: a reconcile sees the effect of all events.
@@ -113,7 +107,7 @@ impl EventReader {
 
     fn concern(&mut self, event: &Event) -> Option<KernelChange> {
         let is_hint = self.hints.note(event, &mut self.pod_links);
-        if concerns_host(event) || self.carriers.lost_address(event) {
+        if concerns_host(event, &self.pod_links) {
             let links = match event {
                 Event::Link(_, link) => may_be_vnic(link),
                 event => matches!(event, Event::Overrun),
@@ -153,12 +147,12 @@ impl NftWatch {
     }
 }
 
-fn concerns_host(event: &Event) -> bool {
+fn concerns_host(event: &Event, pod_links: &PodLinks) -> bool {
     match event {
         Event::Link(_, link) => !link.name.as_str().starts_with(HOST_LINK_PREFIX),
-        // Every pod link brings a link-local one. Of these only a VNIC's own matters, when it is lost.
-        Event::Address(_, address) => {
-            Family::of(address.address.ip()) == Family::Ipv4 || !is_link_local(address.address.ip())
+        // Every pod link brings a link-local one. Of others, a VNIC may have lost that from which its router is asked.
+        Event::Address(change, address) => {
+            !is_link_local(address.address.ip()) || *change == Change::Gone && !pod_links.has(address.index)
         }
         // Of the routes in the pods' table only those that cannot be a pod's.
         Event::Route(_, route) if route.table == PODS_TABLE => {
@@ -167,37 +161,6 @@ fn concerns_host(event: &Event) -> bool {
         Event::Route(_, route) => route.table.0 >= TABLE_BASE,
         Event::Rule(_, rule) => rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD,
         Event::Setting | Event::Overrun => true,
-    }
-}
-
-/// The most links that are remembered; with more, the timer finds what the others lost.
-const CARRIERS: usize = 1024;
-
-impl Carriers {
-    fn of(links: &[Link]) -> Self {
-        Self(links.iter().filter(|link| Self::may_be(link)).map(|link| link.index).take(CARRIERS).collect())
-    }
-
-    fn may_be(link: &Link) -> bool {
-        may_be_vnic(link) || link.vlan.is_some()
-    }
-
-    /// Whether a VNIC may have lost the address from which its router is asked.
-    fn lost_address(&mut self, event: &Event) -> bool {
-        match event {
-            Event::Address(Change::Gone, address) => {
-                is_link_local(address.address.ip()) && self.0.contains(&address.index)
-            }
-            Event::Link(Change::Gone, link) => {
-                self.0.remove(&link.index);
-                false
-            }
-            Event::Link(Change::Present, link) if Self::may_be(link) && self.0.len() < CARRIERS => {
-                self.0.insert(link.index);
-                false
-            }
-            _ => false,
-        }
     }
 }
 

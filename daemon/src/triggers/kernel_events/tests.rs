@@ -1,7 +1,7 @@
 //! Which events concern the host.
 
 use netlink::{Address, Route, Rule};
-use vcn::TableId;
+use vcn::{Family, TableId};
 
 use super::*;
 use crate::fixture::link;
@@ -33,24 +33,18 @@ fn events_of_host_objects_concern_the_host() {
         Event::Setting,
         Event::Overrun,
     ] {
-        assert!(concerns_host(&event), "{event:?}");
+        assert!(concerns_host(&event, &PodLinks::default()), "{event:?}");
     }
 }
 
 #[test]
 fn lost_link_local_address_of_a_vnic_concerns_the_host() {
-    let vlan = Link { kind: Some("vlan".into()), vlan: vcn::VlanTag::new(7).ok(), ..link("nic0.7", 6) };
-    let pods = Link { kind: Some("veth".into()), mac: Some(vcn::MacAddr([2; 6])), ..link("vcn0123456789ab", 7) };
-    let gone = |index, text: &str| Event::Address(Change::Gone, Address::new(index, text.parse().unwrap()));
-    let mut carriers = Carriers::of(&[link("ens5", 5), pods.clone()]);
-    carriers.lost_address(&Event::Link(Change::Present, vlan.clone()));
-    carriers.lost_address(&Event::Link(Change::Present, pods));
-    let lost = [5, 6, 7].map(|index| carriers.lost_address(&gone(index, "fe80::200:17ff:fe00:5/64")));
-    assert_eq!(lost, [true, true, false]);
-    let came = Event::Address(Change::Present, Address::new(5, "fe80::7/64".parse().unwrap()));
-    assert!(!carriers.lost_address(&came) && !concerns_host(&came));
-    carriers.lost_address(&Event::Link(Change::Gone, vlan));
-    assert!(!carriers.lost_address(&gone(6, "fe80::7/64")), "another link of that index");
+    let pods = PodLinks::among(&[link("ens5", 5), link("vcn0123456789ab", 7)]);
+    let event =
+        |change, index| Event::Address(change, Address::new(index, "fe80::200:17ff:fe00:5/64".parse().unwrap()));
+    let concerns = |change| [5, 6, 7].map(|index| concerns_host(&event(change, index), &pods));
+    assert_eq!(concerns(Change::Gone), [true, true, false], "one of a pod is lost with the pod");
+    assert_eq!(concerns(Change::Present), [false; 3]);
 }
 
 #[test]
@@ -71,6 +65,6 @@ fn events_of_pods_do_not_concern_the_host() {
         rule(RulePriorities::FROM_POD, PROTOCOL),
         rule(RulePriorities::FROM_VNIC, 0),
     ] {
-        assert!(!concerns_host(&event), "{event:?}");
+        assert!(!concerns_host(&event, &PodLinks::default()), "{event:?}");
     }
 }
