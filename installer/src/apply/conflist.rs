@@ -50,13 +50,15 @@ impl Applier<'_> {
     fn content(&mut self, chain: &[ChainBinary], present: Option<&ConfText>) {
         let disk = present.and_then(ConfText::list);
         let is_unread = |failure: &Error| matches!(failure, Error::Read { .. } | Error::Source { .. });
-        let wanted = match our_part(chain, disk, &mut self.report.notes) {
+        let known = self.record.conflist().cloned().unwrap_or_default();
+        // If another program removed the file, the record has what it listed.
+        let last = disk.or(known.wanted.as_ref());
+        let wanted = match our_part(chain, last, &mut self.report.notes) {
             Ok(wanted) => wanted,
             // If its binary could not be read, that is reported already.
             Err(_) if self.report.failures.iter().any(is_unread) => return,
             Err(error) => return self.report.failures.push(error),
         };
-        let known = self.record.conflist().cloned().unwrap_or_default();
         let is_listed = |name: &str| self.settings.chain.iter().any(|entry| kind(entry) == Some(name));
         let is_ours = |name: &str| OURS.contains(&name) || known.plugins.contains(name) || is_listed(name);
         let document = document(&wanted, disk, &is_ours);
@@ -81,8 +83,8 @@ impl Applier<'_> {
 }
 
 /// Our part of the configuration: the header, our plugin, and every listed plugin that exists and answers. A plugin that
-/// is in the file and gave no valid answer this time stays: a moment of load must not take host ports away.
-fn our_part(chain: &[ChainBinary], disk: Option<&Value>, notes: &mut Vec<Note>) -> Result<Value, Error> {
+/// is in the `last` file and gave no valid answer this time stays: a moment of load must not take host ports away.
+fn our_part(chain: &[ChainBinary], last: Option<&Value>, notes: &mut Vec<Note>) -> Result<Value, Error> {
     let mut common: Option<BTreeSet<Version>> = None;
     let mut named = Vec::new();
     for ChainBinary { name, path, answer, entry } in chain {
@@ -95,7 +97,7 @@ fn our_part(chain: &[ChainBinary], disk: Option<&Value>, notes: &mut Vec<Note>) 
             (Some(reason), None) => Some(doubt(name, answer, reason)),
             (Some(reason), Some(_)) => {
                 let is_failed = matches!(answer, Answer::Failed(_));
-                let is_listed = disk.into_iter().flat_map(plugins).any(|plugin| kind(plugin) == Some(name));
+                let is_listed = last.into_iter().flat_map(plugins).any(|plugin| kind(plugin) == Some(name));
                 let (note, text) = match (is_failed, is_listed) {
                     (true, true) => (NoteKind::PluginUnanswered, "stays in the chain, although"),
                     (true, false) => (NoteKind::PluginUnanswered, "is left out of the chain until it answers:"),
@@ -113,9 +115,9 @@ fn our_part(chain: &[ChainBinary], disk: Option<&Value>, notes: &mut Vec<Note>) 
         named.extend(entry.clone());
         let speaks = match answer {
             Answer::Speaks(versions) => versions.clone(),
-            // What the file on disk promises.
+            // What the file promised.
             Answer::Missing | Answer::Failed(_) => {
-                let promised = disk.and_then(|disk| disk.get("cniVersions")?.as_array()).into_iter().flatten();
+                let promised = last.and_then(|last| last.get("cniVersions")?.as_array()).into_iter().flatten();
                 promised.filter_map(|version| version.as_str()?.parse().ok()).collect()
             }
         };
