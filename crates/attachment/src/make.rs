@@ -26,10 +26,8 @@ pub fn make(
         Some(Err(error)) if !(reservation.existing || error.is_already_exists()) => return Err(error),
         _ => {}
     }
-    let own = match observe(places) {
-        Ok(own) => own,
-        Err(error) => return first.unwrap_or(Err(error)),
-    };
+    // Its error tells more than "already exists": of a link of another program by our name, for example.
+    let own = observe(places)?;
     dismantle(&plan(&[], &own), places);
     match first {
         Some(failed) if own.is_empty() => failed,
