@@ -179,6 +179,21 @@ fn watch_follows_only_the_object_of_this_instance() {
 }
 
 #[test]
+fn failed_copy_is_written_when_possible() {
+    let cluster = Cluster::new();
+    let copy = cluster.node.path("lib/nativepodnetwork-seen.json");
+    std::fs::create_dir_all(&copy).unwrap();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    let agent = cluster.node.ready_agent(&[]);
+    cluster.node.wait_conditions(&agent, &["StateFailed"]);
+    let message = cluster.message("StateFailed");
+    assert!(message.starts_with("writing /var/lib/vcn-native/nativepodnetwork-seen.json: "), "{message}");
+    std::fs::remove_dir(&copy).unwrap();
+    cluster.node.wait_conditions(&agent, &[]);
+    assert!(copy.is_file());
+}
+
+#[test]
 fn agent_works_and_restarts_without_api_server() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);

@@ -49,6 +49,7 @@ pub(crate) struct PlanInput<'a> {
     pub mark: &'a Mark,
     /// Objects that a later version wrote and this one cannot read: their VNICs are not orphaned.
     pub unreadable: &'a BTreeSet<String>,
+    /// By uid.
     pub retry_states: &'a HashMap<Uid, RetryState>,
     /// What was done in this reconcile.
     pub progress: &'a Progress,
@@ -78,6 +79,7 @@ pub(crate) struct Progress {
 pub(crate) struct Plan {
     /// Steps, in this order.
     pub steps: Vec<Step>,
+    /// By the objects' names.
     pub statuses: BTreeMap<String, AttachmentStatus>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,

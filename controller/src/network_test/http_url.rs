@@ -5,6 +5,7 @@ use hyper::Uri;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpUrl {
+    /// HTTP or HTTPS.
     pub(crate) kind: ProbeKind,
     /// An address, or a name that the source resolves.
     pub(crate) host: ProbeTarget,

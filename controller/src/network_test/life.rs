@@ -82,6 +82,7 @@ async fn run<A: AgentCalls>(context: &NetworkTests<A>, test: &NetworkTest) -> Ne
     tracing::info!(event = "network_test.started", name = test.name_any(), pairs = selected.len());
     let mut summary = Summary::new(selected.len());
     let agents = context.agents.clone();
+    // Dropping `found` stops everything but what agents are doing already.
     let mut found = stream::iter(selected)
         .map(move |pair| investigate(agents.clone(), pair))
         .buffer_unordered(test.spec.concurrency.unwrap_or(CONCURRENCY).into());

@@ -3,12 +3,12 @@
 use datapath::{Error, Object, Place, Places, apply, dismantle, plan};
 use ipam::Reservation;
 
-/// Makes a network. `observed` is empty for a fresh attachment, because nothing is looked at first; only when the kernel says that
-/// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away. What
+/// Makes a network. `observed` is empty for a fresh attachment, because nothing is looked at first; only when the kernel says
+/// that something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away. What
 /// is another's is left alone, whatever records say: it may be a running pod's.
 ///
 /// # Errors
-/// When there is no network, and nothing of this ADD is left.
+/// When the network is not as desired. What is left is for `give_up`; that of a settled attachment stays.
 pub fn make(
     desired: &[(Place, Object)],
     observed: &[(Place, Object)],
@@ -26,6 +26,7 @@ pub fn make(
         Some(Err(error)) if !(reservation.existing || error.is_already_exists()) => return Err(error),
         _ => {}
     }
+    // Its error tells more than "already exists": of a link of another program by our name, for example.
     let own = observe(places)?;
     dismantle(&plan(&[], &own), places);
     match first {

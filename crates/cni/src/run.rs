@@ -32,7 +32,8 @@ impl From<Error> for CallFailure {
 }
 
 /// Answers one call: at most one JSON document on `stdout`, the result or the error, and nothing where the verb has no
-/// result. `stderr` is for people. A failure is always status 1; what failed is in the reply. [`main`](crate::main) is this with the process's own environment and streams.
+/// result. `stderr` is for people. A failure is always status 1; what failed is in the reply. [`main`](crate::main) is this with
+/// the process's own environment and streams.
 pub fn run<P: Plugin>(
     plugin: &P,
     env: &Environment<'_>,

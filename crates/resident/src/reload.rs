@@ -58,10 +58,11 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn start(keys: Keys, layers: Layers) -> Result<(S, Self), Vec<Problem>> {
-        let seen = text(&layers.file);
         let read = layers.read(&keys);
         let (values, had_file) = (read.values.clone(), read.has_file);
         let settings = read.settings(&keys)?;
+        // The first check reads again: the file may have been read here while it was being written.
+        let seen = Err(io::ErrorKind::Interrupted);
         Ok((settings, Self { keys, layers, values, had_file, seen, settings: PhantomData }))
     }
 

@@ -104,4 +104,12 @@ mod tests {
             assert_eq!(Ok(mac.parse::<MacAddr>().unwrap().link_local()), address.parse());
         }
     }
+
+    #[test]
+    fn local_addresses_are_unicast_and_locally_administered() {
+        for seed in [0, u64::MAX, 0x0123_4567_89ab_cdef] {
+            let MacAddr([first, ..]) = MacAddr::local(seed);
+            assert_eq!(first & 0x03, 0x02);
+        }
+    }
 }

@@ -72,6 +72,9 @@ fn interfering_network_managers_are_reported_and_nothing_written() {
     fs::create_dir_all(timer.parent().unwrap()).unwrap();
     // Where it leads is the host's, and nothing is there for the agent.
     symlink("/usr/lib/systemd/system/nm-cloud-setup.timer", &timer).unwrap();
+    let ocid = node.path("host/etc/systemd/system/multi-user.target.wants/ocid.service");
+    fs::create_dir_all(ocid.parent().unwrap()).unwrap();
+    symlink("/usr/lib/systemd/system/ocid.service", &ocid).unwrap();
     let before = host_files(&node);
     let agent = node.ready_agent(&[]);
     let said = wait_told(&node, &agent, "NetworkManagerInterferes", 4);
@@ -79,7 +82,11 @@ fn interfering_network_managers_are_reported_and_nothing_written() {
     assert!(said[0].contains("([Network] ManageForeignRoutingPolicyRules is on)"), "{said:?}");
     assert!(said[2].starts_with("NetworkManager, ens5: NetworkManager deletes our addresses"), "{said:?}");
     assert!(said[3].starts_with("nm-cloud-setup: ") && said[3].contains("systemctl disable --now"), "{said:?}");
+    let said = wait_told(&node, &agent, "ConflictingConfiguration", 1);
+    assert!(said[0].starts_with("ocid: ocid configures every VNIC once a minute ([vnic] enabled is on)"), "{said:?}");
     assert_eq!(host_files(&node), before);
+    write(&node, "etc/oci-utils.conf.d/10-vcn-native.conf", "[vnic]\nenabled = False\n");
+    wait_told(&node, &agent, "ConflictingConfiguration", 0);
     write(&node, &link, "ADMIN_STATE=unmanaged\n");
     write(&node, &device, "[device]\nmanaged=false\n");
     fs::remove_file(timer).unwrap();

@@ -103,13 +103,16 @@ impl Scene {
         panic!("each of {TRIES} agents was too slow");
     }
 
-    /// SIGTERM leaves everything where the agent was started so, for this reason or without a question.
-    fn stays(&self, start: impl Fn() -> Agent, reason: &[&str]) {
+    /// SIGTERM leaves everything where the agent was started so, without a question or for this reason; the agent logs this as
+    /// its cause.
+    fn stays(&self, start: impl Fn() -> Agent, reason: &[&str], why: &str) {
         let mut agent = start();
         let (before, after) = self.stop_or(&mut agent, start);
         same(&after, &before, &agent);
         assert_ne!(before, self.before, "there is something to take away");
         assert_eq!(words(&agent, "agent.returning"), reason, "{}", agent.log());
+        let causes = agent.events("agent.returning");
+        assert!(causes.iter().all(|it| it["why"].as_str().unwrap_or_default().contains(why)), "{why}: {causes:?}");
         assert_eq!(words(&agent, "agent.leaving"), [""; 0]);
     }
 }
@@ -254,12 +257,12 @@ fn busy_agent_uninstalls_nothing() {
 #[test]
 fn present_daemonset_or_unclear_answer_keeps_everything() {
     let scene = Scene::new();
-    scene.stays(|| scene.ready_agent(&[]), &["daemonset-present"]);
+    scene.stays(|| scene.ready_agent(&[]), &["daemonset-present"], "");
 
     scene.cluster.delete(OWN);
     scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/oke-node-manager/rolebindings/oke-node-agent");
     scene.cluster.wait_may(GET_OWN, false);
-    scene.stays(|| scene.ready_agent(&[]), &["unknown"]);
+    scene.stays(|| scene.ready_agent(&[]), &["unknown"], "403 daemonsets.apps \"oke-node-agent\" is forbidden");
 
     let token = scene.cluster.node.path("secrets/token");
     let good = fs::read(&token).unwrap();
@@ -269,10 +272,10 @@ fn present_daemonset_or_unclear_answer_keeps_everything() {
         fs::write(&token, "invalid").unwrap();
         agent
     };
-    scene.stays(refused_later, &["unknown"]);
+    scene.stays(refused_later, &["unknown"], "401 Unauthorized");
 
     scene.cluster.server.stop().unwrap();
-    scene.stays(|| scene.agent(&[]), &["unknown"]);
+    scene.stays(|| scene.agent(&[]), &["unknown"], "Connection refused");
 }
 
 #[test]
@@ -298,7 +301,7 @@ fn uninstall_denied_or_nameless_sends_no_request() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
     for option in [["--uninstall-when-deleted", "deny"], ["--pod-name", ""]] {
-        scene.stays(|| scene.ready_agent(&option), &[]);
+        scene.stays(|| scene.ready_agent(&option), &[], "");
     }
     let node = &scene.cluster.node;
     let denied_later = || {
@@ -309,7 +312,7 @@ fn uninstall_denied_or_nameless_sends_no_request() {
         node.wait_ready(&agent);
         agent
     };
-    scene.stays(denied_later, &[]);
+    scene.stays(denied_later, &[], "");
 }
 
 /// The agent may not change owners of files, and gets no capability for the rare foreign file.

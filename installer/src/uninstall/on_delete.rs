@@ -38,7 +38,7 @@ async fn asked(name: &str) -> Result<bool, String> {
     match api.get_metadata(name).await {
         Ok(found) => Ok(found.metadata.deletion_timestamp.is_some()),
         Err(kube::Error::Api(status)) if is_gone(&status, name) => Ok(true),
-        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(kube::Error::Api(status)) => Err(format!("{} {}", status.code, status.message)),
         Err(error) => Err(chain(&error)),
     }
 }

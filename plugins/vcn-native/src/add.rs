@@ -35,7 +35,8 @@ struct AddFailure {
 enum AddressProblem {
     /// Another pod has one of them.
     Taken,
-    /// The host does not have their VNIC's link, or it is down: what to note. An agent soon mends either.
+    /// The host does not have their VNIC's link, or it is down: what to note. An agent raises a
+    /// link that is down, and the pools soon lack one that is gone.
     Link { link: IfName, note: String },
     /// The kernel knows so many connections of their last owner that there was no time to forget them all.
     Remembered,

@@ -160,6 +160,17 @@ fn a_revoked_session_is_renewed_once_by_itself() {
     assert_eq!(api.answered(Operation::Federate, 200), 2);
 }
 
+#[test]
+fn an_instance_that_cannot_log_in_reports_why() {
+    let setup = Setup::plain();
+    setup.api.inject(ApiFault::refuse(401, "NotAuthenticated").of(Operation::Federate));
+    let error = setup.as_instance(async |oci, vnic| oci.vnic(vnic).await.unwrap_err());
+    assert!(error.kind() == Kind::Login);
+    let story = format!("{:#}", anyhow::Error::new(error));
+    assert!(story.contains("logging in by instance principal: fetching a session token from "), "{story}");
+    assert!(story.contains("status 401"), "{story}");
+}
+
 #[tokio::test]
 async fn rotated_api_key_is_read_after_old_key_is_refused() {
     let setup = Setup::plain();

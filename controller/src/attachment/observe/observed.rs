@@ -108,6 +108,7 @@ impl ReadError {
         }
     }
 
+    /// The request id for Oracle's support.
     pub(crate) fn request_id(&self) -> Option<&str> {
         match self {
             Self::Cloud(error) => error.request_id(),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
@@ -39,7 +40,12 @@ pub(crate) struct UsedKey(Arc<KeyState>);
 struct KeyState {
     source: Option<Source>,
     credentials: Mutex<Credentials>,
+    /// When it was last logged that the files cannot be read.
+    logged: Mutex<Option<Instant>>,
 }
+
+/// How often that is logged at most: each call may be refused.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The profile whose values all others inherit.
 const DEFAULT: &str = "DEFAULT";
@@ -98,7 +104,8 @@ impl ApiKey {
     }
 
     pub(super) fn into_used(self) -> UsedKey {
-        UsedKey(Arc::new(KeyState { source: self.source, credentials: Mutex::new(self.credentials) }))
+        let credentials = Mutex::new(self.credentials);
+        UsedKey(Arc::new(KeyState { source: self.source, credentials, logged: Mutex::default() }))
     }
 }
 
@@ -123,11 +130,15 @@ impl UsedKey {
             Ok(Err(_)) => "reading its files was interrupted".to_owned(),
             Err(_) => "its files were not read in time".to_owned(),
         };
-        tracing::warn!(
-            event = "login.unreadable",
-            error,
-            "OCI refused the API key, and its files cannot be read again"
-        );
+        let mut logged = self.0.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_none_or(|last| last.elapsed() >= LOG_INTERVAL) {
+            *logged = Some(Instant::now());
+            tracing::warn!(
+                event = "login.unreadable",
+                error,
+                "OCI refused the API key, and its files cannot be read again"
+            );
+        }
         false
     }
 

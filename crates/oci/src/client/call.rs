@@ -17,6 +17,9 @@ use crate::retry_token::RetryToken;
 /// The version of the core services' API.
 pub(super) const CORE: &str = "20160918";
 
+/// The characters that are kept of a refusal's message. Oracle's have some hundred at most.
+const LONGEST_MESSAGE: usize = 1000;
+
 /// One call.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
@@ -67,7 +70,9 @@ pub(crate) fn refusal(answer: &Answer) -> Refusal {
     }
     let complaint = serde_json::from_slice::<ErrorBody>(&answer.body);
     let (code, message) = match complaint {
-        Ok(complaint) => (complaint.code, complaint.message.unwrap_or_default()),
+        Ok(complaint) => {
+            (complaint.code, vcn::excerpt(&complaint.message.unwrap_or_default(), LONGEST_MESSAGE).into_owned())
+        }
         Err(_) => (String::new(), beginning(&answer.body)),
     };
     Refusal { status: answer.status.as_u16(), code, message, retry_after: retry_after(answer) }

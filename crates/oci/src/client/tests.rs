@@ -88,6 +88,15 @@ async fn an_answer_that_is_too_long_is_not_retried() {
 }
 
 #[tokio::test]
+async fn long_message_of_a_refusal_is_cut() {
+    let long = |_: &str| {
+        ("400 Bad Request\r\n".to_owned(), format!(r#"{{"code":"InvalidParameter","message":"{}"}}"#, "x".repeat(5000)))
+    };
+    let error = Stage::new(long).await.oci.vnic_attachments(&compartment(), None).await.unwrap_err();
+    assert_eq!(error.refusal().unwrap().message, format!("{}…", "x".repeat(1000)));
+}
+
+#[tokio::test]
 async fn pages_that_repeat_end_the_list() {
     let circle = |request: &str| {
         let next = if request.contains("page=a") { "b" } else { "a" };
@@ -107,6 +116,7 @@ async fn nothing_is_sent_until_retry_after_is_over() {
     let (stage, begun) = (Stage::new(throttled).await, std::time::Instant::now());
     stage.oci.vnic_attachments(&compartment(), None).await.unwrap();
     assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(stage.oci.budget().state().rate < Rates::default().most, "a 429 halves it, and one answer adds little");
     stage.end.send(()).unwrap();
     assert_eq!(stage.asked.await.unwrap(), 2);
 }

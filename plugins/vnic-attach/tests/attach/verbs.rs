@@ -88,6 +88,16 @@ fn repeated_add_returns_same_result_and_repairs_missing_parts() {
 }
 
 #[test]
+fn repeated_add_builds_a_shared_interface_again_in_a_new_namespace() {
+    let world = World::new(Machine::Virtual, &[shared(Families::Dual, 0)]);
+    let old = world.pod("a", 5);
+    let first = addresses(&world.add(&old, "v0"), "net1");
+    let new = world.pod("a", 6);
+    assert_eq!(addresses(&world.add(&new, "v0"), "net1"), first);
+    assert!(reaches_from(&new.netns, &first[0].to_string(), "10.0.0.1"));
+}
+
+#[test]
 fn check_names_what_is_missing() {
     for vnic in [shared(Families::Dual, 0), exclusive(Families::Dual, 0)] {
         let world = World::new(Machine::Virtual, &[vnic]);

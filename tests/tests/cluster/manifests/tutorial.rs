@@ -63,7 +63,7 @@ fn each_command_of_the_tutorial_works() {
     let (cluster, of_helm) = (Cluster::start(), Cluster::start());
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: 10.0.0.2}\n";
     run(&cluster, &format!("kubectl apply -f - <<END\n{node}END"));
-    let page = page("tutorial.md");
+    let (page, uninstall) = (page("tutorial.md"), page("uninstall.md"));
     let commands = commands(&page);
     for command in &commands {
         if let Some((before, program)) = command.split_once(" -- oke-node-agent ") {
@@ -75,6 +75,10 @@ fn each_command_of_the_tutorial_works() {
             run(&cluster, &command.replace(" rollout status ", " get "));
         }
     }
+    let uninstall = uninstall.split('`').find(|text| text.starts_with("helm uninstall ")).unwrap();
+    run(&of_helm, uninstall);
+    let kept = "namespace/oke-node-manager crd/vnicattachments.oke.oraclecloud.com";
+    run(&of_helm, &format!("kubectl get {kept}"));
     let in_text: Vec<&str> = page.split('`').filter(|text| text.starts_with("kubectl ")).collect();
     assert!(in_text.len() > 1, "{in_text:?}");
     for command in in_text {

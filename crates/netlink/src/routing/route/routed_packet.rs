@@ -1,5 +1,5 @@
-//! Which way the kernel would send a packet: a question about one, which it answers as it would do with the packet, all policy
-//! rules and routes considered, by any program.
+//! Which way the kernel would send a packet: a question about one, which it answers as it would do with the packet, all
+//! policy rules and routes considered, by any program.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -50,13 +50,17 @@ impl fmt::Display for RoutedPacket {
 }
 
 impl Socket {
-    /// The route that a packet takes: link, next hop, table and preferred source. Its other parts are the packet's (the destination is a single
-    /// address).
+    /// The route that a packet takes: link, next hop, table and preferred source. Its other parts are the packet's (the
+    /// destination is a single address).
     ///
     /// # Errors
-    /// Where the kernel would not send it on it mostly says so by an error number: `EINVAL` for a blackhole of IPv4, a source that it
-    /// does not believe or of IPv4 an outgoing packet's source that is no address of this host, `EACCES` for a prohibition, `EHOSTUNREACH` or `ENETUNREACH` where there is no way. `is_not_found()` when
-    /// there is no such link.
+    /// Where the kernel would not send the packet, mostly with one of these error numbers:
+    /// - `EINVAL`: an IPv4 blackhole, a source that reverse-path filtering refuses, or for an outgoing IPv4 packet a source that
+    ///   is no address of this host
+    /// - `EACCES`: a prohibition
+    /// - `EHOSTUNREACH` or `ENETUNREACH`: no way
+    ///
+    /// `is_not_found()` when there is no such link.
     pub fn route_of(&mut self, packet: &RoutedPacket) -> Result<Route> {
         let decode = |payload: &[u8]| {
             let route = Route::read(&header(payload)?, payload)?;

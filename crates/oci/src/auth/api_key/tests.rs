@@ -1,5 +1,11 @@
 //! Configuration files, and keys that cannot be used.
 
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::RsaKeyPair;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::*;
 
 const OWNER: KeyOwner<'static> = KeyOwner { tenancy: "t", user: "u", fingerprint: "f" };
@@ -42,4 +48,30 @@ fn unusable_key_is_refused_without_revealing_it() {
         assert!(!story.contains("secret") && !story.contains("c2Vj"), "{story}");
         assert_eq!(story.contains("openssl pkey -in"), pem == encrypted, "{story}");
     }
+}
+
+#[test]
+fn files_that_are_not_read_in_time_are_logged_once_a_minute() {
+    let folder = tempfile::tempdir().unwrap();
+    let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+    let der: Pkcs8V1Der<'_> = pair.as_der().unwrap();
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()));
+    let mut used = ApiKey::new(OWNER, pem.as_bytes()).unwrap();
+    used.source = Some(Source { path: folder.path().join("config"), profile: DEFAULT.to_owned() });
+    let (used, lines) = (used.into_used(), tempfile::NamedTempFile::new().unwrap());
+    let writer = Arc::new(lines.reopen().unwrap());
+    let _log = tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(writer).finish());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        // No thread is free to read.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || held.recv());
+        for _ in 0..2 {
+            assert!(!used.reject(&used.credentials(), Instant::now()).await);
+        }
+        drop(release);
+        assert!(busy.await.unwrap().is_err());
+    });
+    let logged = std::fs::read_to_string(lines.path()).unwrap();
+    assert_eq!((logged.lines().count(), logged.contains("its files were not read in time")), (1, true), "{logged}");
 }

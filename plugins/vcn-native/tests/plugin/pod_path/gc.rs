@@ -123,6 +123,33 @@ fn gc_and_full_add_remove_the_other_of_two_when_one_is_undeletable() {
     }
 }
 
+/// Without NET_ADMIN, the kernel deletes nothing.
+#[test]
+fn addresses_stay_held_while_the_kernel_refuses_deletions() {
+    let node = Node::with_addresses(&["10.0.0.8/31"]);
+    let [a, b, next] = ["a", "b", "next"].map(Pod::new);
+    let both = ["vcn-native/a/eth0", "vcn-native/b/eth0"];
+    node.add(&a);
+    node.add(&b);
+    node.age();
+    let powerless = || {
+        let mut program = Command::new("/usr/bin/setpriv");
+        program.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", "--no-new-privs", PLUGIN]);
+        program
+    };
+    let mut conf = node.conf("1.1.0");
+    conf["cni.dev/valid-attachments"] = json!([]);
+    let gc = node.spawn(powerless(), &[("CNI_COMMAND", "GC")], &conf).wait_with_output().unwrap();
+    assert_eq!((error_of(&gc).0, held(&node)), (109, both.map(str::to_owned).to_vec()));
+
+    // Both as ADDs that were killed long ago.
+    node.change_held(|held| held.tentative_until = Some(BootTime(1)));
+    let add = node.start_by(powerless(), "ADD", &next, &node.conf("1.0.0")).wait_with_output().unwrap();
+    assert_eq!((error_of(&add).0, held(&node)), (102, both.map(str::to_owned).to_vec()));
+    assert_success(&node.gc(&[]));
+    assert_eq!(held(&node), [""; 0]);
+}
+
 #[test]
 fn gc_spares_other_networks_young_pods_and_disabled_networks() {
     let node = Node::new(Families::V4);

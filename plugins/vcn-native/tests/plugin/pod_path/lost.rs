@@ -114,7 +114,12 @@ fn damaged_record_frees_no_address_while_pools_are_unreadable() {
 fn pod_with_key_longer_than_alias_keeps_its_address() {
     for length in [226, 227, 228, 300] {
         let node = Node::with_addresses(&["10.0.0.8/31"]);
-        let running = Pod::new(&"c".repeat(length));
+        let (running, before) = (Pod::new(&"c".repeat(length)), node.snapshot());
+        node.add(&running);
+        node.del(&running);
+        assert_eq!(node.snapshot(), before, "{length}");
+        // One whose addresses do not cool down.
+        let node = Node::with_addresses(&["10.0.0.8/31"]);
         node.add(&running);
         lose_records(&node);
         fs::remove_file(index(&node)).unwrap();
