@@ -73,7 +73,7 @@ pub struct VnicAttachmentStatus {
     #[schemars(schema_with = "schema::text::<64>")]
     pub node_name: Option<String>,
     /// The OCID of the VNIC, once it is attached. The metadata service and the OCI API list its MAC, VLAN tag and addresses
-    /// under it, as does `oke-node-agent pools` on the node.
+    /// under it, as does `oke-node-agent pools` in the agent's pod of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_ocid")]
     pub vnic_id: Option<Ocid>,

@@ -88,7 +88,7 @@ reasons! {
         "Wait. If it stays, check the API server. The message has its answer, if there was one (429, 503); the controller's log has more (`instance.unreadable`).";
     UsedByPods False on OnAttached OnReady:
         "The VnicAttachment is being deleted, but the instance's NativePodNetwork names its VNIC, so pods would lose their network. The controller detaches the VNIC when the NativePodNetwork no longer names it or is gone; it checks with backoff, from 15 seconds up to RETRY_MOST_SECONDS (two minutes by default).",
-        "Drain the node, then run `kubectl delete npn NAME` (the message has the name) or terminate the instance. To leave the VNIC to OKE, set spec.onDelete to Orphan.";
+        "Drain the node and terminate its instance. If the instance must stay, run `kubectl delete npn NAME` (the message has the name) and keep the node cordoned: new pods cannot start there. To leave the VNIC to OKE, set spec.onDelete to Orphan.";
     Detaching False on OnAttached OnReady:
         "The VNIC is being detached.",
         "Wait. If another program or person detached the VNIC, the controller attaches it again.";
@@ -133,7 +133,7 @@ reasons! {
         "Delete the VnicAttachment. The controller deletes those of a VnicProfile itself.";
     NotAuthorizedOrNotFound Unknown on OnAttached OnReady:
         "The instance, the subnet or a security group does not exist, or the controller may not see it. OCI does not say which.",
-        "The message names the refused call. Check the OCID and its region, then the controller's policies: the row of that call in docs/iam.md. To delete the VnicAttachment and leave the VNIC: `kubectl patch vnica NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`.";
+        "The message names the refused call. Check the OCID and its region, then the controller's policies: the row of that call in docs/iam.md. To delete the VnicAttachment and leave the VNIC: `kubectl delete vnica NAME --wait=false`, then `kubectl patch vnica NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`.";
     NotAuthenticated Unknown on OnAttached OnReady:
         "OCI refused the controller's login.",
         "The controller's log names the login. Check the clock, and the dynamic group or workload policy (docs/iam.md).";

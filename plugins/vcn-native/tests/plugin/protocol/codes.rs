@@ -34,7 +34,7 @@ const SCENARIOS: [Scenario; 18] = [
     (ErrorCode::INVALID_NETNS, || spoilt("ADD", |call| call.with("CNI_NETNS", "/absent")),
         "the runtime must create it before ADD"),
     (ErrorCode::TRY_AGAIN_LATER, || spoilt("ADD", |call| call),
-        "`oke-node-agent status` in the agent's pod of this node names the source"),
+        "`oke-node-agent why-not-ready` in the agent's pod of this node says what it waits for"),
     (ErrorCode::NOT_AVAILABLE, || spoilt("STATUS", |call| call),
         "`oke-node-agent why-not-ready` in the agent's pod of this node says what it waits for"),
     (code::STATE, state_of_a_newer_version,
