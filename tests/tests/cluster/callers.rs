@@ -170,7 +170,7 @@ fn cnitool_gets_status_and_no_gc_without_a_list() {
     let refused = world.cnitool("status");
     assert!(!refused.status.success());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("address pools"), "{said}");
+    assert!(said.contains("has not published pod addresses yet"), "{said}");
     let failed = world.cnitool("add");
     assert!(!failed.status.success() && String::from_utf8_lossy(&failed.stderr).contains("failed (add)"));
 }
