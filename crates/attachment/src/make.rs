@@ -3,9 +3,9 @@
 use datapath::{Error, Object, Place, Places, apply, dismantle, plan};
 use ipam::Reservation;
 
-/// Makes a network. `observed` is empty for a fresh attachment, because nothing is looked at first; only when the kernel says
-/// that something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away. What
-/// is another's is left alone, whatever records say: it may be a running pod's.
+/// Makes a network. `observed` is empty for a fresh attachment, which is not looked at first. If the kernel reports that an object
+/// exists, or the allocation existed, the remainder of an earlier ADD is adopted or removed. Objects of another attachment stay,
+/// whatever the records say: a running pod may use them.
 ///
 /// # Errors
 /// When the network is not as desired. What is left is for `give_up`; that of a settled attachment stays.
@@ -21,7 +21,7 @@ pub fn make(
     let first = if is_severed { None } else { Some(apply(&plan(desired, observed), places)) };
     match first {
         Some(Ok(())) => return Ok(()),
-        // What there is of it is a pod in use.
+        // A running pod uses what there is.
         Some(Err(error)) if reservation.is_settled() && !observed.is_empty() => return Err(error),
         Some(Err(error)) if !(reservation.existing || error.is_already_exists()) => return Err(error),
         _ => {}

@@ -15,7 +15,7 @@ use crate::take_down::reclaim;
 pub struct Source<'a> {
     /// What the agent offers.
     pub pools: &'a Pools,
-    /// Links whose VNICs are passed over.
+    /// Links whose VNICs are skipped.
     pub avoided: &'a [IfName],
 }
 

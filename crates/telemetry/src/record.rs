@@ -10,7 +10,7 @@ use crate::Phase;
 /// The longest line, its newline included: one page, well below what a datagram may carry.
 pub const LINE_LIMIT: usize = 4096;
 
-/// One run of a plugin. Fields that a reader does not know are passed over and those that are missing are empty, so that
+/// One run of a plugin. Fields that a reader does not know are skipped, and those that are missing are empty, so that
 /// plugin and agent may be of different versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -12,15 +12,15 @@ use vcn::{Family, IfName};
 
 use crate::conf::Conf;
 
-/// How often an ADD takes other addresses, because pods use those it got that are on no record (all of them are taken in at
-/// once, so a second time is rare already), or because those have more connections than can be forgotten.
+/// How often an ADD takes other addresses: because pods without a record use those that it got (all such records are restored at
+/// once, so a second time is rare), or because these have more connections than can be deleted in time.
 const MOVES: usize = 3;
 
 /// What an attempt may choose from.
 struct Choice<'a> {
     source: Source<'a>,
-    /// Whether addresses may be given back for better ones. Where connections cannot be forgotten in time, however often that
-    /// is tried, a pod with an address of a doubtful past is better than none.
+    /// Whether addresses may be given back for better ones. After some attempts a pod starts although old connections of its
+    /// address remain, because that is better than no pod.
     is_choosy: bool,
 }
 
@@ -38,7 +38,7 @@ enum AddressProblem {
     /// The host does not have their VNIC's link, or it is down: what to note. An agent raises a
     /// link that is down, and the pools soon lack one that is gone.
     Link { link: IfName, note: String },
-    /// The kernel knows so many connections of their last owner that there was no time to forget them all.
+    /// The kernel has so many connections of the previous pod that there was no time to delete them all.
     Remembered,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     report.mark("pools");
 
     let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
-    // Links of VNICs that are passed over, and why the first of them is.
+    // Links of VNICs that are skipped, and the error of the first.
     let (mut avoided, mut first, mut moves) = (Vec::new(), None::<Error>, 0);
     loop {
         let source = Source { pools: &pools, avoided: &avoided };
@@ -67,7 +67,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
         };
         match failed.problem {
             Some(AddressProblem::Link { link, note }) if !avoided.contains(&link) => {
-                report.note(format!("{note}: its VNIC is passed over"));
+                report.note(format!("{note}: its VNIC is skipped"));
                 avoided.push(link);
                 first.get_or_insert(failed.error);
             }
@@ -76,7 +76,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
                 node.rebuild_record(Some(&pools), Some(&request.key), report)?;
             }
             Some(AddressProblem::Remembered) if moves < MOVES => moves += 1,
-            // That there are too few addresses, say, is for want of those that were avoided.
+            // Too few addresses may be left because VNICs were skipped.
             _ => {
                 return Err(match first {
                     Some(first) => first.with_details(format!("nor by another VNIC: {}", failed.error)),
@@ -106,7 +106,7 @@ fn attempt(
         ));
     }
     report.mark("ipam");
-    // The agent has seen to it already, as a rule.
+    // Usually the agent has deleted them already.
     let forgotten = attachment::forget(reservation.unforgotten.iter().copied());
     report.note_some(forgotten.problem());
     if matches!(forgotten, DeletionOutcome::Incomplete) && choice.is_choosy {
@@ -143,7 +143,7 @@ fn build(
     {
         let note = format!("link {link} is down");
         let msg = format!(
-            "link {link}, the VNIC's of the pod's address, is down; `ip link set {link} up` on the node, or see who lowers it"
+            "link {link}, the VNIC's of the pod's address, is down; `ip link set {link} up` on the node, or find the program that lowers it"
         );
         let problem = Some(AddressProblem::Link { link, note });
         return Err(AddFailure { error: Error::new(code::STEP_FAILED, msg), problem });

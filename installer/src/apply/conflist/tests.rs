@@ -79,7 +79,7 @@ fn outcomes_for_our_configuration_are_golden() {
     let mut cases: Vec<_> = fs::read_dir(GOLDEN).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
     for case in &cases {
-        let (outcome, golden) = (outcome(case), case.join("plan.txt"));
+        let (outcome, golden) = (outcome(case), case.join("outcome.txt"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::write(&golden, &outcome).unwrap();
         }

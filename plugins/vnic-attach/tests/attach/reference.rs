@@ -13,9 +13,9 @@ const REFERENCE: &str = "/usr/lib/cni";
 
 /// The results of both for a pod with the same interface and addresses, each on a node of its own.
 fn results(vnic: Vnic, reference: &str, more: Value) -> [(Value, String); 2] {
-    let [ours, theirs] = [0, 1].map(|_| World::new(Machine::Virtual, &[vnic]));
-    let (pod, twin) = (ours.pod("a", 5), theirs.pod("a", 5));
-    let result = json_of(&ours.run(&ours.delegated("ADD", &pod, "v0", "net1")));
+    let [own, other] = [0, 1].map(|_| World::new(Machine::Virtual, &[vnic]));
+    let (pod, twin) = (own.pod("a", 5), other.pod("a", 5));
+    let result = json_of(&own.run(&own.delegated("ADD", &pod, "v0", "net1")));
     let given = result["ips"].as_array().unwrap();
     let address = |ip: &Value| {
         let address = ip["address"].as_str().unwrap().split('/').next().unwrap().to_owned();
@@ -25,12 +25,12 @@ fn results(vnic: Vnic, reference: &str, more: Value) -> [(Value, String); 2] {
         }
     };
     let ipam = json!({ "type": "static", "addresses": given.iter().map(address).collect::<Vec<_>>() });
-    let mut call = theirs.delegated("ADD", &twin, "v0", "net1");
+    let mut call = other.delegated("ADD", &twin, "v0", "net1");
     call.conf = json!({ "cniVersion": "1.0.0", "name": "nad", "type": reference, "ipam": ipam });
     call.conf.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     call.environment.push(("CNI_PATH", REFERENCE.to_owned()));
     let program = Command::new(format!("{REFERENCE}/{reference}"));
-    let expected = json_of(&theirs.spawn(program, &call).wait_with_output().unwrap());
+    let expected = json_of(&other.spawn(program, &call).wait_with_output().unwrap());
     let path = |pod: &Pod| pod.path().display().to_string();
     [(result, path(&pod)), (expected, path(&twin))]
 }
@@ -62,20 +62,20 @@ fn form(result: &Value, sandbox: &str) -> Value {
 fn shared_vnics_result_has_the_form_of_macvlans() {
     for families in [Families::V4, Families::V6, Families::Dual] {
         let master = json!({ "master": "ens5", "mode": "bridge" });
-        let [ours, theirs] = results(shared(families, 0), "macvlan", master);
-        assert_eq!(form(&ours.0, &ours.1), form(&theirs.0, &theirs.1), "{} {}", ours.0, theirs.0);
+        let [own, other] = results(shared(families, 0), "macvlan", master);
+        assert_eq!(form(&own.0, &own.1), form(&other.0, &other.1), "{} {}", own.0, other.0);
         // The host has an end of it, which is named first; the addresses are routed one by one.
-        assert_eq!(ours.0["interfaces"].as_array().unwrap().len(), 2, "{}", ours.0);
-        assert!(ours.0["ips"].as_array().unwrap().iter().all(|ip| ip["interface"] == 1), "{}", ours.0);
+        assert_eq!(own.0["interfaces"].as_array().unwrap().len(), 2, "{}", own.0);
+        assert!(own.0["ips"].as_array().unwrap().iter().all(|ip| ip["interface"] == 1), "{}", own.0);
     }
 }
 
 #[test]
 fn exclusive_vnics_result_equals_that_of_host_device() {
     for families in [Families::V4, Families::V6, Families::Dual] {
-        let [ours, theirs] = results(exclusive(families, 0), "host-device", json!({ "device": "ens5" }));
-        assert_eq!(form(&ours.0, &ours.1), form(&theirs.0, &theirs.1), "{} {}", ours.0, theirs.0);
-        assert_eq!(ours.0["ips"], theirs.0["ips"], "prefixes and gateways too");
-        assert_eq!(ours.0["interfaces"][0]["mac"], theirs.0["interfaces"][0]["mac"], "{} {}", ours.0, theirs.0);
+        let [own, other] = results(exclusive(families, 0), "host-device", json!({ "device": "ens5" }));
+        assert_eq!(form(&own.0, &own.1), form(&other.0, &other.1), "{} {}", own.0, other.0);
+        assert_eq!(own.0["ips"], other.0["ips"], "prefixes and gateways too");
+        assert_eq!(own.0["interfaces"][0]["mac"], other.0["interfaces"][0]["mac"], "{} {}", own.0, other.0);
     }
 }

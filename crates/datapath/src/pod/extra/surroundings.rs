@@ -8,6 +8,7 @@ use netlink::{Address, Route, RouteKind, Rule};
 use vcn::{Family, IfName, POD_OWN_TABLE, PROTOCOL, RulePriorities};
 
 use super::ExtraNetwork;
+use crate::error::during;
 use crate::object::is_link_local;
 use crate::{Change, Error, Object, Place, Places, RouteSpec, Snapshot, Step};
 
@@ -16,7 +17,9 @@ use crate::{Change, Error, Object, Place, Places, RouteSpec, Snapshot, Step};
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
 pub fn used_names(places: &mut Places) -> Result<Vec<IfName>, Error> {
-    Ok(Snapshot::of_pod(places)?.links.into_iter().map(|link| link.name).collect())
+    let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
+    let links = pod.socket.links().map_err(during("the pod's network"))?;
+    Ok(links.into_iter().map(|link| link.name).collect())
 }
 
 /// Destinations of an extra interface's routes that are another interface's in the main table: by a route to the same, or

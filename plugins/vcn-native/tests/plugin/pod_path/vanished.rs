@@ -51,7 +51,7 @@ fn add_skips_vnic_while_its_link_is_down() {
         let pod = Pod::new(&format!("p{number}"));
         node.add(&pod);
         let said = node.last_run("ADD").message;
-        assert!(said.contains("link ens6 is down: its VNIC is passed over"), "{said}");
+        assert!(said.contains("link ens6 is down: its VNIC is skipped"), "{said}");
         assert!(pod.reaches("10.0.0.1"));
     }
     node.sh("ip link set ens5 down");
