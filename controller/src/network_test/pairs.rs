@@ -52,7 +52,7 @@ pub(super) enum PairError {
     #[error("the target {0} is no URL of http or https")]
     Url(String),
     /// An address that is never probed.
-    #[error("the target {0} is loopback, link-local, multicast or the metadata service, which are never probed")]
+    #[error("the target {0} is never probed: loopback, link-local, multicast and the metadata service are excluded")]
     Forbidden(IpAddr),
     /// A selector that is not valid.
     #[error("a selector is not valid: {0}")]

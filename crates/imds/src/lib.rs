@@ -26,13 +26,13 @@ pub trait Metadata {
     /// The instance itself.
     ///
     /// # Errors
-    /// [`Error`], after retries of what may pass.
+    /// [`Error`], after retries of transient failures.
     fn instance(&self) -> impl Future<Output = Result<Instance, Error>> + Send;
 
     /// Its VNICs, the primary one first; at least one. A VNIC just attached appears some seconds later.
     ///
     /// # Errors
-    /// [`Error`], after retries of what may pass.
+    /// [`Error`], after retries of transient failures.
     fn vnics(&self) -> impl Future<Output = Result<VnicList, Error>> + Send;
 }
 

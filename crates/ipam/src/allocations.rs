@@ -221,7 +221,7 @@ impl Allocations {
 }
 
 impl Allocation {
-    /// A request for addresses: all that is recorded of an attachment but them. Its MTU is the largest one of the link.
+    /// A request for addresses: an allocation that has none yet. A caller may set `mtu`, the upper limit for the link.
     pub fn requested(key: AttachmentKey, host_link: IfName) -> Self {
         Self {
             key,

@@ -90,7 +90,7 @@ pub(crate) async fn run(agent: Arc<Agent>) -> io::Result<()> {
     follow_ups.plan().check = Some(Instant::now());
     loop {
         let next = follow_ups.plan().next();
-        // Cancel-safe: a notification that is not waited for stays, and the plan has what it is about; and a timer.
+        // Cancel-safe: an unconsumed notification stays, the work itself is in the plan, and the timer has no state.
         tokio::select! {
             () = follow_ups.added.notified() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
@@ -145,7 +145,7 @@ impl Plan {
         DueWork { announce, forget: take(&mut self.forget), check: take(&mut self.check) }
     }
 
-    /// Plans the next check, from the time until the next cooldown ends. An error if a check failed.
+    /// Plans the next check. `next` is the time until the next cooldown ends, or an error if the check failed.
     fn checked(&mut self, next: Result<Option<Duration>, ()>, now: Instant) {
         if let Some(wait) = next.map_or(Some(RETRY), |next| next.map(|wait| wait.max(BETWEEN_CHECKS))) {
             let at = now + wait;

@@ -85,7 +85,7 @@ pub(super) fn unlisted(facts: &NodeFacts, hosted: &[HostVnic], has_ipv6: bool) -
 fn stale_copies(facts: &NodeFacts) -> impl Iterator<Item = Condition> {
     facts.copy_errors.iter().map(|(copy, error)| {
         let message = format!(
-            "{error}; an agent that starts while the source of this copy does not answer would use an older one; the agent retries"
+            "{error}; the cached copy is out of date, and an agent that starts while its source does not answer uses it; the agent retries"
         );
         Condition::degraded(Reason::StateFailed, message).about(copy)
     })

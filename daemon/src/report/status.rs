@@ -29,7 +29,7 @@ pub(crate) struct Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AgentState {
-    /// It does, because it answers.
+    /// Always true: only a running agent answers.
     pub running: bool,
     /// The version of the program that answers.
     pub version: String,

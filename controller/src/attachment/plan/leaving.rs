@@ -14,11 +14,11 @@ use crate::attachment::state::retry_state::FailedAttempt;
 use crate::work::Pause;
 
 /// A VNIC that keeps our tags counts as orphaned.
-const NOT_TO_BE_LEFT: &str = "GetVnic of the VNIC to orphan is answered 404, so our tags cannot be removed; to keep it with its tags, remove the finalizer";
+const TAGS_NOT_REMOVED: &str = "GetVnic of the VNIC to orphan is answered 404, so our tags cannot be removed; to keep it with its tags, remove the finalizer";
 
 /// The same with an invisible instance: the message before it names the cause. OCI forgets an ended instance after a while.
 const IF_IT_ENDED: &str = "; if the instance ended, remove the finalizer";
-const OR_LET_IT_GO: &str = "; to keep it with our tags, remove the finalizer";
+const IF_ORPHANED: &str = "; to keep it with our tags, remove the finalizer";
 
 impl ObjectPlanner<'_> {
     pub(super) fn leave(&mut self) -> AttachmentStatus {
@@ -28,7 +28,7 @@ impl ObjectPlanner<'_> {
             Machine::NotSeen if case.is_reported(Reason::NodeGone) => return let_go(case, plan),
             Machine::NotSeen => {
                 let mut planned_status = super::staying::not_seen(case);
-                planned_status.attached.message.push_str(if is_orphan(case) { OR_LET_IT_GO } else { IF_IT_ENDED });
+                planned_status.attached.message.push_str(if is_orphan(case) { IF_ORPHANED } else { IF_IT_ENDED });
                 return planned_status;
             }
             machine if machine.is_terminated() => return let_go(case, plan),
@@ -96,7 +96,7 @@ impl ObjectPlanner<'_> {
             }
             // It stays in any case. A failure to remove its tags may pass: a policy is added, or OCI's view catches up.
             (AttachmentState::Attached, None) if orphan => {
-                StatusReason::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT)
+                StatusReason::new(Reason::NotAuthorizedOrNotFound, TAGS_NOT_REMOVED)
             }
             (AttachmentState::Attached, _) => {
                 let now = self.wanted.now;

@@ -7,7 +7,7 @@ use vcn::{IfName, excerpt};
 use crate::error::QUOTED;
 use crate::{Args, ContainerId, ContainerNetns, Error, ErrorCode, Verb};
 
-/// The value of a variable, if it is set: of the process, or a test's.
+/// Reads an environment variable: of the process, or set by a test.
 pub type Environment<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
 
 /// The call in the environment. Only what the specification leaves optional is an `Option`.

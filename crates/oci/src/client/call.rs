@@ -17,7 +17,7 @@ use crate::retry_token::RetryToken;
 /// The version of the core services' API.
 pub(super) const CORE: &str = "20160918";
 
-/// The characters that are kept of a refusal's message. Oracle's have some hundred at most.
+/// The longest message kept of a refusal, in characters; Oracle's messages have a few hundred at most.
 const LONGEST_MESSAGE: usize = 1000;
 
 /// One call.

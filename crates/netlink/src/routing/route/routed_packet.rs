@@ -1,5 +1,4 @@
-//! Which way the kernel would send a packet: a question about one, which it answers as it would do with the packet, all
-//! policy rules and routes considered, by any program.
+//! Asks the kernel which route a packet would take. The answer considers all policy rules and routes, of any program.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -29,7 +28,7 @@ impl RoutedPacket {
         let mut message = RouteMessage::default();
         message.header.address_family = wire_family(family);
         message.header.destination_prefix_length = family.host_prefix();
-        // IPv6 says it in any case, and refuses to be asked for it.
+        // IPv6 always returns the table, and rejects this flag.
         message.header.flags.set(RouteFlags::LookupTable, family == Family::Ipv4);
         message.attributes.push(RouteAttribute::Destination(self.to.into()));
         if let Some(from) = self.from {
@@ -58,7 +57,7 @@ impl Socket {
     /// - `EINVAL`: an IPv4 blackhole, a source that reverse-path filtering refuses, or for an outgoing IPv4 packet a source that
     ///   is no address of this host
     /// - `EACCES`: a prohibition
-    /// - `EHOSTUNREACH` or `ENETUNREACH`: no way
+    /// - `EHOSTUNREACH` or `ENETUNREACH`: no route
     ///
     /// `is_not_found()` when there is no such link.
     pub fn route_of(&mut self, packet: &RoutedPacket) -> Result<Route> {
