@@ -16,3 +16,8 @@ pub struct Conf {
     /// Whether connections leave by it unless another route is more specific.
     pub default_route: bool,
 }
+
+impl Conf {
+    /// Its keys in a configuration.
+    pub(crate) const KEYS: &'static [&'static str] = &["vnic", "ips", "defaultRoute"];
+}

@@ -51,10 +51,11 @@ struct Entry {
 /// What a call asks for; nothing of a pod without the annotation.
 ///
 /// # Errors
-/// Code 11 where it cannot be understood: the pod must not start without it.
+/// Code 11 where it cannot be understood: the pod must not start without it. Code 7 where a delegate's configuration has other keys.
 pub fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<InterfaceRequest>, Error> {
     let requested = match &conf.vnic {
         Some(vnic) => {
+            config.refuse_unknown_keys(Conf::KEYS)?;
             let (vnic, ips, default_route) = (vnic.clone(), conf.ips.clone(), conf.default_route);
             let entry = Entry { vnic, interface: Some(ifname.as_str().to_owned()), ips, default_route };
             checked(entry).map(|only| vec![only])

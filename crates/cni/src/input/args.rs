@@ -1,5 +1,6 @@
 //! CNI_ARGS: `KEY=VALUE;KEY=VALUE`. What Kubernetes runtimes say about the pod is in here.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use vcn::excerpt;
@@ -21,15 +22,19 @@ impl Args {
     /// Reads CNI_ARGS. The error is the complaint alone; the caller knows which variable it was.
     ///
     /// # Errors
-    /// When it is not UTF-8, a part has no `=`, or there are unknown keys without `IgnoreUnknown`.
+    /// When it is not UTF-8, a part has no `=`, a key is there twice, or there are unknown keys without `IgnoreUnknown`.
     pub fn parse(text: &OsStr) -> Result<Self, String> {
         let text = text.to_str().ok_or("it is not UTF-8")?;
         let mut args = Self::default();
-        let mut unknown = Vec::new();
+        let (mut keys, mut unknown) = (BTreeSet::new(), Vec::new());
         let mut ignore_unknown = false;
         for part in text.split(';').filter(|part| !part.is_empty()) {
             let (key, value) =
                 part.split_once('=').ok_or_else(|| format!("{:?} is not KEY=VALUE", excerpt(part, QUOTED)))?;
+            // Another reader may use the other value, so the pod would have two namespaces.
+            if !keys.insert(key) {
+                return Err(format!("the key {:?} is there twice: give it once", excerpt(key, QUOTED)));
+            }
             // Runtimes send empty values for what they do not know; that is the same as not sending them.
             let given = || (!value.is_empty()).then(|| value.to_owned());
             match key {
@@ -79,6 +84,20 @@ mod tests {
         }
         for taken in ["", ";", "X=y;IgnoreUnknown=TRUE", "IgnoreUnknown=true", "K8S_POD_NAME="] {
             assert!(Args::parse(OsStr::new(taken)).is_ok(), "{taken}");
+        }
+    }
+
+    #[test]
+    fn key_that_is_there_twice_is_refused() {
+        for (text, key) in [
+            ("K8S_POD_NAMESPACE=a;K8S_POD_NAME=x;K8S_POD_NAMESPACE=b", "K8S_POD_NAMESPACE"),
+            ("K8S_POD_UID=a;K8S_POD_UID=a", "K8S_POD_UID"),
+            ("K8S_POD_NAMESPACE=;K8S_POD_NAMESPACE=b", "K8S_POD_NAMESPACE"),
+            ("IgnoreUnknown=0;X=y;IgnoreUnknown=1", "IgnoreUnknown"),
+            ("IgnoreUnknown=1;X=y;X=z", "X"),
+        ] {
+            let error = Args::parse(OsStr::new(text)).unwrap_err();
+            assert_eq!(error, format!("the key {key:?} is there twice: give it once"), "{text}");
         }
     }
 

@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use vcn::{excerpt, printable};
 
 use super::field;
+use crate::error::QUOTED;
 use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, Verb, Version};
 
 /// The specification's key of the attachments that GC must keep, and the one libcni wrote first.
@@ -20,6 +22,27 @@ const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
 /// A document is held as a tree, and each of its parts can need a hundred times the two bytes of its text. Braces, brackets, commas and colons bound their number; a list of 50,000 attachments for GC stays below.
 const PARTS_LIMIT: usize = 1 << 18;
+
+/// The keys that the specification, libcni and Multus write into a configuration, in addition to a plugin's own. Multus writes the
+/// last two for a definition that names a resource of a device plugin.
+const CALLERS_KEYS: [&str; 16] = [
+    "cniVersion",
+    "name",
+    "type",
+    "capabilities",
+    "runtimeConfig",
+    "args",
+    "ipam",
+    "dns",
+    "prevResult",
+    "disableCheck",
+    "disableGC",
+    "loadOnlyInlinedPlugins",
+    VALID_ATTACHMENTS[0],
+    VALID_ATTACHMENTS[1],
+    "deviceID",
+    "pciBusID",
+];
 
 /// The protocol's part of a network configuration.
 #[derive(Clone, Debug)]
@@ -129,6 +152,20 @@ impl Config {
     /// args.cni: what CNI_ARGS says in the conventions' newer form; it wins where both say something.
     pub fn args(&self) -> Option<&Map<String, Value>> {
         self.raw.get("args")?.get("cni")?.as_object()
+    }
+
+    /// Refuses keys that neither the caller nor the plugin knows, for configurations that users write: an ignored key would promise
+    /// its author something.
+    ///
+    /// # Errors
+    /// Code 7, with the first such key.
+    pub fn refuse_unknown_keys(&self, own: &[&str]) -> Result<(), Error> {
+        let keys = self.raw.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
+        let unknown = keys.into_iter().find(|key| !own.contains(key) && !CALLERS_KEYS.contains(key));
+        unknown.map_or(Ok(()), |key| {
+            let (key, own) = (printable(&excerpt(key, QUOTED)).into_owned(), own.join(", "));
+            Err(invalid(format!("the configuration has the unknown key \"{key}\": remove it; the plugin knows {own}")))
+        })
     }
 
     /// The plugin's own fields.

@@ -57,12 +57,29 @@ fn a_definition_grants_nothing_and_names_no_path() {
     let world = World::new(Machine::Virtual, &[exclusive(Families::V4, 0)]);
     let (pod, elsewhere) = (world.pod("a", 5), tempfile::tempdir().unwrap());
     let mut hostile = world.delegated("ADD", &pod, "v0", "net1");
-    hostile.conf["stateDir"] = elsewhere.path().to_str().unwrap().into();
-    hostile.conf["allowedNamespaces"] = serde_json::json!(["team-b"]);
     hostile.environment.retain(|(name, _)| *name != "CNI_ARGS");
     hostile.environment.push(("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=team-b;K8S_POD_NAME=x".into()));
     let (code, message) = error_of(&world.run(&hostile));
     assert!(code == 11 && message.contains("namespace team-b is not allowed"), "{message}");
+    let path = elsewhere.path().to_str().unwrap();
+    for (key, value) in [
+        ("stateDir", serde_json::json!(path)),
+        ("allowedNamespaces", serde_json::json!(["default"])),
+        ("Vnic", "v1".into()),
+        ("defaultroute", true.into()),
+        ("table", 254.into()),
+        ("", serde_json::Value::Null),
+        ("a\u{1b}[2J", true.into()),
+    ] {
+        for verb in ["ADD", "CHECK"] {
+            let mut call = world.delegated(verb, &pod, "v0", "net1");
+            call.conf[key] = value.clone();
+            call.conf["prevResult"] = serde_json::json!({ "cniVersion": "1.0.0" });
+            let (code, message) = error_of(&world.run(&call));
+            let named = format!("unknown key \"{}\"", vcn::printable(key)).replace('\\', "\\\\").replace('"', "\\\"");
+            assert!(code == 7 && message.contains(&named), "{verb}: {message}");
+        }
+    }
     for (vnic, code) in [(serde_json::json!(7), 6), ("../v0".into(), 11), ("".into(), 11), ("v".repeat(99).into(), 11)]
     {
         let mut call = world.delegated("ADD", &pod, "v0", "net1");
@@ -70,7 +87,20 @@ fn a_definition_grants_nothing_and_names_no_path() {
         assert_eq!(error_of(&world.run(&call)).0, code);
     }
     assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
-    json_of(&world.run(&world.delegated("ADD", &pod, "v0", "net1")));
+    let mut usual = world.delegated("ADD", &pod, "v0", "net1");
+    for (key, value) in [
+        ("capabilities", serde_json::json!({ "ips": true })),
+        ("runtimeConfig", serde_json::json!({})),
+        ("args", serde_json::json!({ "cni": {} })),
+        ("ipam", serde_json::json!({})),
+        ("dns", serde_json::json!({})),
+        ("disableCheck", true.into()),
+        ("deviceID", "0000:00:05.0".into()),
+        ("pciBusID", "0000:00:05.0".into()),
+    ] {
+        usual.conf[key] = value;
+    }
+    json_of(&world.run(&usual));
 }
 
 /// The primary VNIC's link is in no agent's file as one to give away; were it, it would stay.
