@@ -21,6 +21,7 @@ pub mod facts;
 pub mod fleet;
 pub mod host;
 mod judge;
+pub mod kernel_log;
 pub mod reason;
 pub mod repair;
 pub mod report;

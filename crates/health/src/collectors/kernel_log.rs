@@ -3,6 +3,7 @@
 use super::MINUTE;
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
+use crate::kernel_log::{Record, records};
 
 /// The first run counts messages of this time before it.
 const BEFORE: f64 = 600.0;
@@ -51,7 +52,9 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let uptime = host.proc("uptime")?.split(' ').next().and_then(|word| word.parse::<f64>().ok());
     let uptime = uptime.ok_or_else(|| Gap::unknown("/proc/uptime has no number"))?;
     let since = *sample.memory.newest_message.get_or_insert(uptime - BEFORE);
-    let lines: Vec<(f64, &str)> = log.lines().filter_map(message).filter(|(at, _)| *at > since).collect();
+    let records = records(&log);
+    let new = |record: &Record| Some((record.at.filter(|at| *at > since)?, record.text.clone()));
+    let lines: Vec<(f64, String)> = records.iter().filter_map(new).collect();
     for (signal, kinds) in [("kernel_io_errors", IO_ERRORS), ("kernel_full_tables", FULL_TABLES)] {
         let is_of = |text: &str| {
             kinds.iter().any(|words| words.iter().all(|word| text.contains(word)))
@@ -63,14 +66,4 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     }
     sample.memory.newest_message = lines.last().map_or(Some(since), |(at, _)| Some(*at));
     Ok(())
-}
-
-/// The time and the text of `<6>[   12.345678] text`; with the caller's thread behind the time, too.
-fn message(line: &str) -> Option<(f64, &str)> {
-    let (head, text) = line.split_once('[')?.1.split_once(']')?;
-    let text = text.trim_start();
-    Some((
-        head.trim().parse().ok()?,
-        text.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map_or(text, |(_, text)| text),
-    ))
 }

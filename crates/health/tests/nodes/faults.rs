@@ -283,6 +283,15 @@ fn newest_package_of_the_cloud_agent_counts() {
 }
 
 #[test]
+fn lines_that_programs_write_to_the_kernel_log_are_not_counted() {
+    let mut node = Node::virtual_machine();
+    node.write("kernel.log", "<11>[864210.000001] blk_update_request: I/O error, dev sda, sector 88 op 0x1:(WRITE)\n");
+    let report = node.sample();
+    let state = report.signals.iter().find(|state| state.signal == "kernel_io_errors").unwrap();
+    assert_eq!((state.verdict, state.value), (Verdict::Healthy, Some(0.0)));
+}
+
+#[test]
 fn signals_that_lack_a_privilege_are_unknown_with_the_reason() {
     let mut node = Node::virtual_machine();
     fs::remove_dir_all(node.path("host/sys")).unwrap();
