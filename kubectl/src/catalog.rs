@@ -7,9 +7,12 @@ use health::collectors;
 use health::fleet::{CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY};
 use health::reason::Reason as AgentReason;
 use health::rules::{Rule, Rules};
-use health::summary;
+use health::{Verdict, summary};
 use serde::Serialize;
 
+/// What to do about a signal that cannot be measured.
+const UNKNOWN: &str =
+    "Look at what the measurement names; docs/privileges.md lists what each collector reads. The node may be healthy.";
 /// The page of the plugins' error codes.
 const ERRORS: &str = include_str!("../../docs/errors.md");
 /// The most words that are suggested.
@@ -73,7 +76,11 @@ pub(crate) fn near(entries: &[Entry], word: &str) -> Vec<String> {
 }
 
 /// What to do about a signal, or about a condition of the agent.
-pub(crate) fn next_step(name: &str) -> Option<&'static str> {
+pub(crate) fn next_step(name: &str, verdict: Verdict) -> Option<&'static str> {
+    // The remedy is of a problem. What the controller measures has one text for both.
+    if verdict == Verdict::Unknown && collectors::signals().any(|signal| signal.name == name) {
+        return Some(UNKNOWN);
+    }
     // A Node's condition has the signal's name as Kubernetes writes reasons.
     let remedy = collectors::all_signals().find(|signal| plain(signal.name) == plain(name)).map(|signal| signal.remedy);
     remedy.or_else(|| AgentReason::from_word(name).map(AgentReason::next_step))

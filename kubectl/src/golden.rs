@@ -92,10 +92,10 @@ fn details_that_cannot_be_read_leave_the_summary() {
     view["details"] = serde_json::json!({ "error": "no answer within 5 s" });
     let answer =
         NodeAnswer::of_view(serde_json::from_value(view.clone()).unwrap(), NodeObject::default(), Vnics::default());
-    assert_eq!((answer.findings.len(), answer.details_error.as_deref()), (6, Some("no answer within 5 s")));
+    assert_eq!((answer.findings.len(), answer.details_error.as_deref()), (7, Some("no answer within 5 s")));
     view["details"] = serde_json::json!({ "status": 7 });
     let answer = NodeAnswer::of_view(serde_json::from_value(view).unwrap(), NodeObject::default(), Vnics::default());
-    assert_eq!(answer.findings.len(), 6);
+    assert_eq!(answer.findings.len(), 7);
     assert!(answer.details_error.unwrap().contains("its report cannot be read"));
 }
 

@@ -111,6 +111,7 @@ fn check(one: &Condition) -> Check {
         action: Action::Report,
         message: one.message.clone(),
         since_unix_millis: one.since_unix_millis,
+        not_measured: None,
     }
 }
 

@@ -70,6 +70,7 @@ mod tests {
             action: health::rules::Action::Report,
             message: String::new(),
             since_unix_millis: 1,
+            not_measured: None,
         };
         let summary = Summary { checks: ["pids", "made-up-1", "made-up-2"].map(check).to_vec(), ..Summary::default() };
         roster.answered(&node, Ok(Answer::Changed(summary, None)), now, 0.0);

@@ -199,9 +199,17 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
         }
         return (ConditionStatus::True, HEALTHY.to_owned(), "No critical problem.".to_owned());
     };
-    let messages: Vec<&str> = critical.iter().take(MESSAGES).map(|check| check.message.trim()).collect();
+    let messages: Vec<String> = critical.iter().take(MESSAGES).map(|check| message_of(check)).collect();
     let message = vcn::excerpt(&vcn::printable(&messages.join(" ")), MESSAGE_MAX).into_owned();
     (ConditionStatus::False, reason(&worst.name), message)
+}
+
+fn message_of(check: &Check) -> String {
+    let message = check.message.trim();
+    let Some(gap) = &check.not_measured else { return message.to_owned() };
+    let since = i64::try_from(gap.since_unix_millis / 1000).ok().and_then(|second| Timestamp::from_second(second).ok());
+    let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
+    format!("{message} Not measured{since}: {}.", gap.reason.trim_end_matches('.'))
 }
 
 /// A check's name as Kubernetes writes reasons: `conntrack_use` is `ConntrackUse`. An agent may send any name.

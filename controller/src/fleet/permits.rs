@@ -59,6 +59,7 @@ mod tests {
             action,
             message: String::new(),
             since_unix_millis: 0,
+            not_measured: None,
         };
         Summary { checks: vec![check], ..Summary::default() }
     }

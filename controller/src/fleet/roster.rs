@@ -222,6 +222,10 @@ impl Roster {
                 record.answered = Some(now);
                 (record.failures, record.error) = (0, None);
                 if let Answer::Changed(summary, etag) = answer {
+                    let summary = match &record.summary {
+                        Some(before) => summary.keeping(before),
+                        None => summary,
+                    };
                     let summary = summary.with_check(CLOUD_AGENT_PLUGINS.name, record.check.clone());
                     (record.summary, record.etag) = (Some(Arc::new(summary)), etag);
                 }

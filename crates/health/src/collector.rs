@@ -91,6 +91,8 @@ pub enum Unit {
 pub enum Gap {
     /// It should have one.
     Unknown(String),
+    /// A rate that needs a second sample.
+    Waiting,
     /// It has none on this node.
     NotApplicable(String),
 }
@@ -182,7 +184,7 @@ impl Sample {
             // A counter that began again at zero has no rate this time.
             (total >= before && minutes > 0.0).then(|| (total - before) / minutes)
         });
-        grown.ok_or_else(|| Gap::unknown("a rate needs two samples"))
+        grown.ok_or(Gap::Waiting)
     }
 }
 
@@ -225,6 +227,7 @@ impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(reason) | Self::NotApplicable(reason) => f.write_str(reason),
+            Self::Waiting => f.write_str("a rate needs two samples"),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Runs collectors, spread over time. Each run has a thread of its own: one that hangs (a file system that is gone) is
 //! abandoned, its signals are unknown, and it is not started again until it returns.
 
-use std::path::{Path, PathBuf};
+mod overrides;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -12,7 +13,10 @@ use crate::facts::Facts;
 use crate::host::Host;
 use crate::judge::{Judge, Reading};
 use crate::report::Report;
-use crate::rules::{Hardware, INVALID_RULES, Rules, RulesText, version};
+use crate::rules::{Hardware, INVALID_RULES, version};
+
+pub use overrides::RulesFiles;
+use overrides::{Overrides, OverridesRead};
 
 /// How long a run may take: the slowest waits 3 s for a local service.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -28,9 +32,6 @@ const SPREAD: Duration = Duration::from_secs(15);
 
 /// A collector that could not measure runs again after this.
 const SOON: Duration = Duration::from_secs(60);
-
-/// How often the files of overrides are read. The kubelet takes about a minute to update it, too.
-const RULES_EVERY: Duration = Duration::from_secs(60);
 
 /// Collectors read files into buffers on the heap.
 const STACK: usize = 256 << 10;
@@ -57,22 +58,6 @@ struct Task {
     /// When it starts next; while it runs, when it is overdue.
     due: Instant,
     overdue: bool,
-}
-
-/// Files of rules that override the shipped ones; none need be there.
-#[derive(Clone, Debug, Default)]
-pub struct RulesFiles {
-    /// What the controller sent.
-    pub controller: PathBuf,
-    /// The agent's own, which override the controller's.
-    pub own: PathBuf,
-}
-
-struct Overrides {
-    files: RulesFiles,
-    /// The last texts, once read.
-    texts: Option<[Option<String>; 2]>,
-    due: Instant,
 }
 
 /// A run that begins.
@@ -118,12 +103,11 @@ impl Engine {
             due: start + SETTLE + SPREAD / count * number,
             overdue: false,
         });
-        let overrides = Overrides { files: rules, texts: None, due: start };
         Self {
             tasks: tasks.collect(),
             host,
-            judge: Judge::default(),
-            overrides,
+            judge: Judge::shipped(),
+            overrides: Overrides::new(rules, start),
             memory: None,
             chance,
             done_in,
@@ -153,14 +137,14 @@ impl Engine {
         let has_room = self.running().count() < MOST;
         let waits = |task: &&Task| if task.memory.is_none() { !task.overdue } else { has_room || self.is_stuck() };
         let next = self.tasks.iter().filter(waits).map(|task| task.due).chain([self.overrides.due]).min();
-        let until = next.map_or(RULES_EVERY, |due| due.saturating_duration_since(now));
+        let until = next.map_or(overrides::INTERVAL, |due| due.saturating_duration_since(now));
         // It cannot be disconnected: the engine holds a sender.
         self.received = self.done.recv_timeout(until).ok();
     }
 
     /// The results so far.
     pub fn report(&self) -> Report {
-        let controller_rules = self.overrides.texts.as_ref().map(|[text, _]| text.as_deref().map(version));
+        let controller_rules = self.overrides.controller_text().map(|text| text.map(version));
         Report {
             signals: self.judge.states(),
             controller_rules: controller_rules.map(Option::unwrap_or_default),
@@ -220,7 +204,7 @@ impl Engine {
         let Some(task) = self.tasks.get_mut(number) else { return };
         task.memory = Some(memory);
         task.overdue = false;
-        let is_unknown = readings.iter().any(|(_, read)| matches!(read, Err(Gap::Unknown(_))));
+        let is_unknown = readings.iter().any(|(_, read)| matches!(read, Err(Gap::Unknown(_) | Gap::Waiting)));
         let every = if is_unknown { task.kind.every.min(SOON) } else { task.kind.every };
         task.due = now.instant + every.mul_f64(0.9 + (self.chance)().clamp(0.0, 1.0) / 10.0);
         let kind = task.kind;
@@ -242,37 +226,16 @@ impl Engine {
         if self.overrides.due > now.instant {
             return false;
         }
-        self.overrides.due = now.instant + RULES_EVERY;
         self.memory = self.host.total_memory().ok().map(|mebibytes| mebibytes / 1024.0);
-        let mut unreadable = Vec::new();
-        let mut read = |file: &Path| match std::fs::read_to_string(file) {
-            Ok(text) => Some(text),
-            Err(error) => {
-                let is_missing = error.kind() == std::io::ErrorKind::NotFound;
-                unreadable.extend((!is_missing).then(|| format!("{}: {error}", file.display())));
-                None
-            }
-        };
-        let RulesFiles { controller, own } = &self.overrides.files;
-        let texts = [read(controller), read(own)];
-        let sources = ["the controller's HEALTH_RULES", "HEALTH_RULES"].iter().zip(&texts);
-        let given: Vec<RulesText<'_>> =
-            sources.filter_map(|(source, text)| Some(RulesText { source, text: text.as_deref()? })).collect();
-        let mut rules = Rules::read(&given);
-        rules.problems.extend(unreadable);
-        let value = Value {
-            number: u32::try_from(rules.problems.len()).ok().map(f64::from),
-            detail: rules.problems.join("; "),
-        };
-        if self.overrides.texts.as_ref() != Some(&texts) {
+        let OverridesRead { rules, reading } = self.overrides.update(now.instant);
+        if let Some(rules) = rules {
             self.judge.adopt(rules);
-            self.overrides.texts = Some(texts);
         }
-        let (signal, every_seconds) = (&INVALID_RULES, RULES_EVERY.as_secs());
+        let (signal, every_seconds) = (&INVALID_RULES, overrides::INTERVAL.as_secs());
         let reading = Reading {
             signal,
             every_seconds,
-            read: Ok(value),
+            read: reading,
             hardware: Hardware::default(),
             unix_millis: now.unix_millis,
         };

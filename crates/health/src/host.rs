@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -116,9 +117,18 @@ fn text(path: &Path) -> Result<String, Gap> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&read_regular(path)?).into_owned())
+}
+
+/// The bytes of a regular file, as those below /proc and /sys are; a pipe would wait for a writer.
+pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
     let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn number(text: &str, path: &str) -> Result<f64, Gap> {

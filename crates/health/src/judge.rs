@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::collector::{Gap, Signal, Value};
-use crate::report::{SignalState, Verdict};
+use crate::report::{NotMeasured, SignalState, Verdict};
 use crate::rules::{Action, Hardware, Rule, Rules};
 
 /// The results so far.
@@ -17,8 +17,6 @@ pub(crate) struct Judge {
 #[derive(Debug, Default)]
 struct Track {
     state: Option<SignalState>,
-    /// Since when, while no healthy sample came in between: a value that is unknown for a while is no new problem.
-    problem_since: Option<u64>,
     /// By the rule's name.
     windows: BTreeMap<String, Window>,
 }
@@ -40,6 +38,11 @@ pub(crate) struct Reading<'a> {
 }
 
 impl Judge {
+    /// By the shipped rules, until others are known.
+    pub(crate) fn shipped() -> Self {
+        Self { rules: Rules::shipped().rules, ..Self::default() }
+    }
+
     /// Takes new rules; windows of rules that did not change stay.
     pub(crate) fn adopt(&mut self, rules: Rules) {
         let changed = |name: &str| {
@@ -58,7 +61,13 @@ impl Judge {
         let track = self.tracks.entry(signal.name).or_default();
         let blank = SignalState::blank(signal, every_seconds, unix_millis);
         let state = match read {
-            Err(Gap::Unknown(reason)) => SignalState { verdict: Verdict::Unknown, detail: reason, ..blank },
+            // A problem that cannot be measured any more is not solved.
+            Err(gap @ (Gap::Unknown(_) | Gap::Waiting)) => {
+                let rules = self.rules.iter().filter(|rule| rule.applies(hardware));
+                let is_waiting = gap == Gap::Waiting;
+                let blank = SignalState { verdict: Verdict::Unknown, detail: gap.to_string(), is_waiting, ..blank };
+                track.open_problem(rules, &blank).unwrap_or(blank)
+            }
             Err(Gap::NotApplicable(reason)) => {
                 track.windows.clear();
                 SignalState { verdict: Verdict::NotApplicable, detail: reason, ..blank }
@@ -78,6 +87,22 @@ impl Judge {
 }
 
 impl Track {
+    /// The open problem, if a rule still finds it, as it stays while there is no sample.
+    fn open_problem<'a>(&self, mut rules: impl Iterator<Item = &'a Rule>, gap: &SignalState) -> Option<SignalState> {
+        let open = self.state.as_ref().filter(|state| state.verdict == Verdict::Problem)?;
+        let rule = rules.find(|rule| rule.signal == open.signal && Some(&rule.name) == open.rule.as_ref())?;
+        let since = open.not_measured.as_ref().map_or(open.sampled_unix_millis, |before| before.since_unix_millis);
+        Some(SignalState {
+            severity: Some(rule.severity),
+            // A limit is raised by values only.
+            action: Action::Report,
+            message: Some(rule.message.clone()),
+            sampled_unix_millis: gap.sampled_unix_millis,
+            not_measured: Some(NotMeasured { since_unix_millis: since, reason: gap.detail.clone() }),
+            ..open.clone()
+        })
+    }
+
     fn judge(&mut self, rules: &[&Rule], value: Value, blank: SignalState, signal: &Signal) -> SignalState {
         let Some(number) = value.number else {
             return SignalState { verdict: Verdict::NotApplicable, detail: value.detail, ..blank };
@@ -114,16 +139,10 @@ impl Track {
 
     fn keep(&mut self, mut state: SignalState) {
         let before = self.state.as_ref().map(|state| (state.verdict, state.since_unix_millis));
-        state.since_unix_millis = match (before, state.verdict) {
-            (Some((verdict, since)), now) if verdict == now => since,
-            (_, Verdict::Problem) => self.problem_since.unwrap_or(state.sampled_unix_millis),
+        state.since_unix_millis = match before {
+            Some((verdict, since)) if verdict == state.verdict => since,
             _ => state.sampled_unix_millis,
         };
-        match state.verdict {
-            Verdict::Problem => self.problem_since = Some(state.since_unix_millis),
-            Verdict::Unknown => {}
-            Verdict::Healthy | Verdict::NotApplicable => self.problem_since = None,
-        }
         self.state = Some(state);
     }
 }
@@ -194,12 +213,24 @@ mod tests {
     }
 
     #[test]
-    fn problem_keeps_its_start_time_across_a_gap() {
+    fn open_problem_stays_while_it_cannot_be_measured() {
         let mut trial = Trial::new();
-        assert_eq!(trial.reads(Ok(95.0)).2, 1);
-        assert_eq!(trial.reads(Err(Gap::unknown("hangs"))), (Verdict::Unknown, None, 2));
-        assert_eq!(trial.reads(Ok(95.0)), (Verdict::Problem, Some(Severity::Critical), 1));
-        assert_eq!(trial.reads(Err(Gap::absent("gone"))), (Verdict::NotApplicable, None, 4));
-        assert_eq!(trial.reads(Ok(60.0)), (Verdict::Healthy, None, 5), "the window began again");
+        let critical = |since| (Verdict::Problem, Some(Severity::Critical), since);
+        assert_eq!(trial.reads(Err(Gap::unknown("hangs"))), (Verdict::Unknown, None, 1), "no problem is open");
+        assert_eq!(trial.reads(Ok(95.0)), critical(2));
+        for (minute, gap) in [(3, Gap::unknown("hangs")), (4, Gap::Waiting)] {
+            assert_eq!(trial.reads(Err(gap.clone())), critical(2));
+            let state = trial.judge.states().pop().unwrap();
+            let not_measured = NotMeasured { since_unix_millis: 2, reason: gap.to_string() };
+            assert_eq!((state.not_measured, state.sampled_unix_millis), (Some(not_measured), minute));
+            assert_eq!((state.value, state.rule.as_deref()), (Some(95.0), Some("pids-gone")));
+        }
+        assert_eq!(trial.reads(Ok(95.0)), critical(2));
+        assert_eq!(trial.judge.states().pop().unwrap().not_measured, None);
+        assert_eq!(trial.reads(Err(Gap::absent("gone"))), (Verdict::NotApplicable, None, 6));
+        assert_eq!(trial.reads(Ok(60.0)), (Verdict::Healthy, None, 7), "the window began again");
+        trial.reads(Ok(95.0));
+        trial.judge.adopt(Rules::default());
+        assert_eq!(trial.reads(Err(Gap::unknown("hangs"))), (Verdict::Unknown, None, 9), "no rule is about it");
     }
 }

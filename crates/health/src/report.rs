@@ -50,12 +50,28 @@ pub struct SignalState {
     /// What the problem means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it was last measured.
+    /// Why a problem is not measured any more: it stays until a healthy sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_measured: Option<NotMeasured>,
+    /// Whether it is unknown only because a rate needs a second sample.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_waiting: bool,
+    /// When a collector last tried to measure it.
     pub sampled_unix_millis: u64,
     /// When this verdict was first seen.
     pub since_unix_millis: u64,
     /// How often it is measured.
     pub every_seconds: u64,
+}
+
+/// A problem without a current value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NotMeasured {
+    /// When it was last measured, in milliseconds since 1970.
+    pub since_unix_millis: u64,
+    /// Why it is not.
+    pub reason: String,
 }
 
 /// A result.
@@ -85,23 +101,36 @@ impl SignalState {
             action: Action::Report,
             detail: String::new(),
             message: None,
+            not_measured: None,
+            is_waiting: false,
             sampled_unix_millis: unix_millis,
             since_unix_millis: unix_millis,
             every_seconds,
         }
     }
+
+    /// It was not renewed for `age` seconds.
+    fn expire(&mut self, age: u64) {
+        self.action = Action::Report;
+        if self.verdict == Verdict::Problem {
+            let since_unix_millis = self.sampled_unix_millis;
+            let reason = format!("no result for {age} s");
+            self.not_measured.get_or_insert(NotMeasured { since_unix_millis, reason });
+        } else {
+            self.detail = format!("not measured for {age} s; before: {:?}, {}", self.verdict, self.detail);
+            (self.verdict, self.since_unix_millis) = (Verdict::Unknown, self.sampled_unix_millis);
+        }
+    }
 }
 
 impl Report {
-    /// The results as they count at a time: one that was not renewed for twice its interval is unknown.
+    /// The results as they count at a time: one that was not renewed for twice its interval is unknown, unless it is a problem.
     #[must_use]
     pub fn at(mut self, unix_millis: u64) -> Self {
         for state in &mut self.signals {
             let age = unix_millis.saturating_sub(state.sampled_unix_millis) / 1000;
             if age > 2 * state.every_seconds {
-                let detail = format!("not measured for {age} s; before: {:?}, {}", state.verdict, state.detail);
-                let since_unix_millis = state.sampled_unix_millis;
-                *state = Self::stale(state, detail, since_unix_millis);
+                state.expire(age);
             }
         }
         self
@@ -114,19 +143,6 @@ impl Report {
             state.action = Action::Report;
         }
         self
-    }
-
-    fn stale(state: &SignalState, detail: String, since_unix_millis: u64) -> SignalState {
-        SignalState {
-            verdict: Verdict::Unknown,
-            severity: None,
-            rule: None,
-            action: Action::Report,
-            message: None,
-            detail,
-            since_unix_millis,
-            ..state.clone()
-        }
     }
 }
 
@@ -150,11 +166,17 @@ mod tests {
     use crate::collectors;
 
     #[test]
-    fn a_result_that_is_not_renewed_turns_unknown() {
+    fn result_that_is_not_renewed_turns_unknown_unless_it_is_a_problem() {
         let signal = collectors::signal("pids").unwrap();
-        let state = SignalState { verdict: Verdict::Healthy, ..SignalState::blank(signal, 60, 1000) };
-        let report = Report { signals: vec![state], ..Report::default() };
-        let verdict = |millis| report.clone().at(millis).signals[0].verdict;
-        assert_eq!([verdict(121_000), verdict(122_000)], [Verdict::Healthy, Verdict::Unknown]);
+        let at = |verdict, millis| {
+            let state = SignalState { verdict, ..SignalState::blank(signal, 60, 1000) };
+            let state = Report { signals: vec![state], ..Report::default() }.at(millis).signals.remove(0);
+            (state.verdict, state.not_measured)
+        };
+        assert_eq!(at(Verdict::Healthy, 121_000), (Verdict::Healthy, None));
+        assert_eq!(at(Verdict::Healthy, 122_000), (Verdict::Unknown, None));
+        assert_eq!(at(Verdict::Problem, 121_000), (Verdict::Problem, None));
+        let not_measured = NotMeasured { since_unix_millis: 1000, reason: "no result for 121 s".to_owned() };
+        assert_eq!(at(Verdict::Problem, 122_000), (Verdict::Problem, Some(not_measured)));
     }
 }

@@ -8,14 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::collector::Area;
 use crate::collectors;
-use crate::report::{Report, Verdict};
+use crate::reason::Reason;
+use crate::report::{NotMeasured, Report, Verdict};
 use crate::rules::{Action, Severity};
 
 /// The longest summary, as JSON.
 pub const SUMMARY_MAX: usize = 4096;
 
-/// The longest message of a check, in characters.
+/// The longest message of a check, and the longest reason why it is not measured, in characters.
 const MESSAGE_MAX: usize = 200;
+const REASON_MAX: usize = 100;
 
 /// The check of an agent that measures nothing, because its setting HEALTH says so.
 pub const HEALTH_OFF: &str = "HealthOff";
@@ -39,6 +41,12 @@ pub struct Summary {
     pub shape: Option<String>,
     /// The agent's version.
     pub agent: String,
+    /// The id of the machine's boot, which ends all earlier problems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// When the agent started, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_unix_millis: Option<u64>,
     /// The version of the controller's rules that are in force, empty without any. An agent that takes none, because it measures
     /// nothing or is of 0.2.0, has no version.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,6 +59,9 @@ pub struct Summary {
     pub checks: Vec<Check>,
     /// How many checks did not fit.
     pub left_out: usize,
+    /// All signals without a result: those that are unknown, and those that no collector has measured since the agent started.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_measured: Vec<String>,
 }
 
 /// How many signals have which verdict.
@@ -89,6 +100,9 @@ pub struct Check {
     pub message: String,
     /// Since when, in milliseconds since 1970.
     pub since_unix_millis: u64,
+    /// Why a problem is not measured any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_measured: Option<NotMeasured>,
 }
 
 impl Summary {
@@ -105,7 +119,12 @@ impl Summary {
                 action: Action::Report,
                 message: "The agent measures no health signal (HEALTH=off).".to_owned(),
                 since_unix_millis: 0,
+                not_measured: None,
             });
+        } else {
+            let is_known = |signal: &str| report.signals.iter().any(|state| state.signal == signal);
+            let missing = collectors::signals().map(|signal| signal.name).filter(|name| !is_known(name));
+            self.not_measured.extend(missing.map(str::to_owned));
         }
         self.controller_rules.clone_from(&report.controller_rules);
         for state in &report.signals {
@@ -116,7 +135,10 @@ impl Summary {
                 Verdict::NotApplicable => &mut self.counts.not_applicable,
             };
             *count += 1;
-            if matches!(state.verdict, Verdict::Problem | Verdict::Unknown) {
+            if state.verdict == Verdict::Unknown {
+                self.not_measured.push(state.signal.clone());
+            }
+            if matches!(state.verdict, Verdict::Problem | Verdict::Unknown) && !state.is_waiting {
                 let message = match &state.message {
                     Some(message) => format!("{message} {}", state.detail),
                     None => state.detail.clone(),
@@ -130,6 +152,7 @@ impl Summary {
                     action: state.action,
                     message,
                     since_unix_millis: state.since_unix_millis,
+                    not_measured: state.not_measured.clone(),
                 });
             }
         }
@@ -145,11 +168,55 @@ impl Summary {
         self
     }
 
+    /// Keeps the problems of an earlier summary that this one can neither confirm nor end: the agent was restarted, and has
+    /// not measured them since. Another boot ends them.
+    #[must_use]
+    pub fn keeping(mut self, before: &Self) -> Self {
+        if self.boot_id.is_none() || self.boot_id != before.boot_id {
+            return self;
+        }
+        let is_starting = self.checks.iter().any(|check| check.name == Reason::Starting.as_str());
+        // What the running agent measured, it ends itself, for example when its rule is switched off.
+        let is_of_earlier_run = |check: &Check| {
+            let last = check.not_measured.as_ref().map(|gap| gap.since_unix_millis);
+            before.started_unix_millis != self.started_unix_millis
+                || last.is_some_and(|last| Some(last) <= self.started_unix_millis)
+        };
+        let is_open = |check: &&Check| {
+            let is_condition = || is_starting && collectors::signal(&check.name).is_none();
+            check.verdict == Verdict::Problem
+                && is_of_earlier_run(check)
+                && (self.not_measured.contains(&check.name) || is_condition())
+        };
+        let open: Vec<Check> = before.checks.iter().filter(is_open).cloned().collect();
+        if open.is_empty() {
+            return self;
+        }
+        for mut check in open {
+            let is_same = |other: &Check| (&other.name, &other.subject) == (&check.name, &check.subject);
+            if self.checks.iter().any(|other| is_same(other) && other.verdict == Verdict::Problem) {
+                continue;
+            }
+            let unknown = self.checks.iter().find(|other| is_same(other));
+            let reason = unknown.map_or("the agent was restarted", |unknown| &unknown.message);
+            let since = self.started_unix_millis.unwrap_or(check.since_unix_millis);
+            let gap = NotMeasured { since_unix_millis: since, reason: reason.to_owned() };
+            check.not_measured.get_or_insert(gap);
+            check.action = Action::Report;
+            self.checks.retain(|other| (&other.name, &other.subject) != (&check.name, &check.subject));
+            self.checks.push(check);
+        }
+        self.bounded()
+    }
+
     /// Sorts the checks, the worst first, and leaves out what makes the summary longer than [`SUMMARY_MAX`].
     #[must_use]
     pub fn bounded(mut self) -> Self {
         for check in &mut self.checks {
             check.message = vcn::excerpt(&check.message, MESSAGE_MAX).into_owned();
+            if let Some(gap) = &mut check.not_measured {
+                gap.reason = vcn::excerpt(&gap.reason, REASON_MAX).into_owned();
+            }
         }
         self.checks.sort_by(|a, b| a.rank().cmp(&b.rank()));
         while serde_json::to_vec(&self).map_or(0, |text| text.len()) > SUMMARY_MAX && self.checks.pop().is_some() {
@@ -163,10 +230,11 @@ impl Summary {
     pub fn etag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         (self.version, &self.node, &self.instance, &self.shape, &self.agent, &self.controller_rules).hash(&mut hasher);
-        (self.ready, self.counts).hash(&mut hasher);
+        (self.ready, self.counts, &self.boot_id, self.started_unix_millis, &self.not_measured).hash(&mut hasher);
         for check in &self.checks {
             (&check.name, &check.subject, check.verdict, check.severity, check.action, check.since_unix_millis)
                 .hash(&mut hasher);
+            check.not_measured.is_some().hash(&mut hasher);
         }
         format!("\"{:016x}\"", hasher.finish())
     }
@@ -219,6 +287,7 @@ mod tests {
             action: Action::Report,
             message: "ü".repeat(5000),
             since_unix_millis: 1,
+            not_measured: None,
         };
         let mut checks: Vec<_> = (0..50).map(|number| check(number, Severity::Warning)).collect();
         checks.push(check(99, Severity::Critical));
@@ -235,6 +304,54 @@ mod tests {
         };
         assert_eq!(with(Verdict::Problem, "81 %"), with(Verdict::Problem, "82 %"));
         assert_ne!(with(Verdict::Problem, ""), with(Verdict::Unknown, ""));
+    }
+
+    #[test]
+    fn open_problem_is_kept_across_a_restart_until_measured_or_rebooted() {
+        let summary = |started, boot: &str, states: &[SignalState]| {
+            let report = Report { signals: states.to_vec(), ..Report::default() };
+            let blank =
+                Summary { started_unix_millis: Some(started), boot_id: Some(boot.to_owned()), ..Summary::default() };
+            blank.with(&report)
+        };
+        let critical = SignalState { severity: Some(Severity::Critical), ..state("disk_use", Verdict::Problem) };
+        let before = summary(1, "a", &[critical]);
+        let worst = |summary: &Summary| summary.worst(Area::Host);
+        let unknown = SignalState { detail: "hangs".to_owned(), ..state("disk_use", Verdict::Unknown) };
+        let healthy = state("disk_use", Verdict::Healthy);
+
+        let started = summary(9, "a", &[]).keeping(&before);
+        let gap = NotMeasured { since_unix_millis: 9, reason: "the agent was restarted".to_owned() };
+        assert_eq!((worst(&started), &started.checks[0].not_measured), (Some(Severity::Critical), &Some(gap)));
+        let hanging = summary(9, "a", &[unknown.clone()]).keeping(&started);
+        assert_eq!((worst(&hanging), hanging.checks.len()), (Some(Severity::Critical), 1), "not listed twice");
+        assert_eq!(worst(&summary(9, "a", &[healthy]).keeping(&hanging)), None, "measured");
+        assert_eq!(worst(&summary(9, "b", &[unknown.clone()]).keeping(&hanging)), None, "another boot");
+        assert_eq!(worst(&summary(1, "a", &[unknown]).keeping(&before)), None, "the agent itself ended it");
+    }
+
+    #[test]
+    fn conditions_of_an_agent_are_kept_until_its_first_reconcile() {
+        let with = |started, name: &str, verdict| {
+            let check = Check {
+                name: name.to_owned(),
+                subject: None,
+                area: Area::Network,
+                verdict,
+                severity: Severity::Critical,
+                action: Action::Report,
+                message: String::new(),
+                since_unix_millis: 1,
+                not_measured: None,
+            };
+            let boot_id = Some("a".to_owned());
+            Summary { started_unix_millis: Some(started), boot_id, checks: vec![check], ..Summary::default() }
+        };
+        let before = with(1, "LinkMissing", Verdict::Problem);
+        let starting = with(9, "Starting", Verdict::Unknown).keeping(&before);
+        assert_eq!(starting.worst(Area::Network), Some(Severity::Critical));
+        let reconciled = Summary { checks: Vec::new(), ..starting.clone() }.keeping(&starting);
+        assert_eq!(reconciled.worst(Area::Network), None);
     }
 
     #[test]

@@ -33,6 +33,11 @@ impl BootId {
         Ok(Self(String::from_utf8_lossy(text).trim().to_owned()))
     }
 
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// A boot id by its text, for tests and tools that look at another node's files.
     pub fn from_text(text: &str) -> Self {
         Self(text.to_owned())

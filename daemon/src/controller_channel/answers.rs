@@ -73,6 +73,8 @@ impl Answers {
             instance,
             shape,
             agent: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_id: Some(self.status_server.agent.boot.as_str().to_owned()),
+            started_unix_millis: Some(self.status_server.agent.started_unix_millis),
             ready: readiness.ready,
             checks: readiness.conditions.iter().map(check).collect(),
             ..Summary::default()
@@ -109,6 +111,7 @@ fn check(condition: &Condition) -> Check {
         action: rules::Action::Report,
         message: condition.message.clone(),
         since_unix_millis: condition.since_unix_millis.unwrap_or_default(),
+        not_measured: None,
     }
 }
 

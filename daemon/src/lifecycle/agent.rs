@@ -10,6 +10,7 @@ use crate::cni_records::RecentRuns;
 use crate::cni_records::follow_up::FollowUps;
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
+use crate::report::signals::unix_millis;
 use crate::settings::Settings;
 use crate::sources::node_facts::NodeFacts;
 
@@ -19,6 +20,7 @@ pub struct Agent {
     /// The boot that files are of.
     pub boot: BootId,
     pub started: Instant,
+    pub started_unix_millis: u64,
     pub metrics: Metrics,
     /// What is known from outside.
     pub facts: watch::Receiver<NodeFacts>,
@@ -45,6 +47,7 @@ impl Agent {
             settings,
             boot: BootId::current()?,
             started: Instant::now(),
+            started_unix_millis: unix_millis(),
             metrics,
             facts,
             reports,

@@ -33,6 +33,9 @@ pub(crate) struct NodeAnswer {
     pub node: FleetNode,
     /// What is wrong, the worst first, and what to do.
     pub findings: Vec<Finding>,
+    /// Signals that wait for their first or second sample.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<String>,
     /// From its Node object.
     #[serde(flatten)]
     pub object: NodeObject,
@@ -91,18 +94,18 @@ impl NodeAnswer {
     /// With the leader's answer.
     pub(crate) fn of_view(view: NodeDetails, object: NodeObject, vnics: Vnics) -> Self {
         let Details { status, signals, error } = Details::of(view.details.as_ref());
+        let summary = view.node.summary.as_ref();
+        let waiting = finding::waiting(signals.as_ref(), summary);
         let findings = match (status, signals) {
-            (None, None) => view.node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
-            (status, signals) => {
-                let of_agent = finding::of_details(status.unwrap_or_default(), signals.unwrap_or_default());
-                finding::with_controllers(of_agent, view.node.summary.as_ref())
-            }
+            (None, None) => summary.map(finding::of_summary).unwrap_or_default(),
+            (status, signals) => finding::of_details(status.unwrap_or_default(), signals.unwrap_or_default(), summary),
         };
         Self {
             source: Source::Leader,
             unreachable: None,
             node: view.node,
             findings,
+            waiting,
             object,
             vnics,
             details: view.details,
@@ -116,6 +119,7 @@ impl NodeAnswer {
             source: Source::ApiServer,
             unreachable: Some(why),
             findings: node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
+            waiting: Vec::new(),
             node,
             object,
             vnics,
@@ -140,6 +144,10 @@ impl Answer for NodeAnswer {
         let status = Details::of(self.details.as_ref()).status;
         self.head(page, status.as_ref());
         finding::show(page, &self.findings, style);
+        if !self.waiting.is_empty() {
+            page.line("");
+            page.line(format_args!("Not measured yet, for lack of a second sample: {}", self.waiting.join(", ")));
+        }
         if !self.object.conditions.is_empty() {
             page.line("");
             let row = |one: &Condition| {

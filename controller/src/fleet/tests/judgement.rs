@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use api::ConditionStatus::{False, True, Unknown};
-use health::report::Verdict;
+use health::report::{NotMeasured, Verdict};
 use health::rules::{Action, Severity};
 use health::summary::Check;
 use health::{Area, Report, Summary};
@@ -21,8 +21,17 @@ fn time(second: i64) -> Timestamp {
 
 fn check(name: &str, area: Area, severity: Severity, since: u64) -> Check {
     let message = format!("{name} is bad.");
-    let (name, verdict) = (name.to_owned(), Verdict::Problem);
-    Check { name, subject: None, area, verdict, severity, action: Action::Report, message, since_unix_millis: since }
+    Check {
+        name: name.to_owned(),
+        subject: None,
+        area,
+        verdict: Verdict::Problem,
+        severity,
+        action: Action::Report,
+        message,
+        since_unix_millis: since,
+        not_measured: None,
+    }
 }
 
 fn summary(checks: Vec<Check>) -> Summary {
@@ -78,6 +87,21 @@ fn node_conditions_follow_critical_problems_and_change_on_transition_only() {
     assert_eq!(states(&has), [("Unknown", "AgentSilent", 600), ("Unknown", "AgentSilent", 600)]);
     let (_, has) = judged(&has, answered(&fine), 700);
     assert_eq!(states(&has), [(good.0, good.1, 700), (good.0, good.1, 700)]);
+}
+
+#[test]
+fn problem_that_is_not_measured_any_more_keeps_its_condition() {
+    let bad = |gap: Option<u64>| {
+        let not_measured =
+            gap.map(|since_unix_millis| NotMeasured { since_unix_millis, reason: "the disk hangs".to_owned() });
+        summary(vec![Check { not_measured, ..check("disk_use", Area::Host, Severity::Critical, 5) }])
+    };
+    let (_, has) = judged(&[], answered(&bad(None)), 1);
+    assert_eq!(judged(&has, answered(&bad(Some(60_000))), 2).0, Judgement::default(), "no transition");
+    let (judgement, has) = judged(&[], answered(&bad(Some(60_000))), 3);
+    assert_eq!(states(&has)[1], ("False", "DiskUse", 3));
+    let message = &judgement.writes[0].conditions[1].message;
+    assert_eq!(message, "disk_use is bad. Not measured since 1970-01-01T00:01:00Z: the disk hangs.");
 }
 
 #[test]

@@ -56,6 +56,29 @@ fn agents_are_asked_soon_and_then_spread_over_the_interval() {
 }
 
 #[test]
+fn roster_keeps_a_problem_across_a_restart_until_another_boot() {
+    let (mut roster, now, names) = roster(1);
+    let mut state = |started: u64, boot: &str, checks: serde_json::Value, not_measured: &[&str]| {
+        let summary = serde_json::json!({ "version": 1, "bootId": boot, "startedUnixMillis": started, "checks": checks,
+            "notMeasured": not_measured });
+        let answer = Answer::Changed(serde_json::from_value(summary).unwrap(), None);
+        roster.answered(&names[0], Ok(answer), now, 0.5);
+        roster.node(&names[0], now).state
+    };
+    let none = serde_json::json!([]);
+    let full = serde_json::json!([{ "name": "disk_use", "area": "host", "verdict": "problem", "severity": "critical",
+        "message": "Full.", "sinceUnixMillis": 1 }]);
+    for boot in ["a", "b"] {
+        assert_eq!(state(1, boot, full.clone(), &[]), NodeState::Critical);
+        assert_eq!(state(2, boot, none.clone(), &["disk_use"]), NodeState::Critical, "the agent was restarted");
+        assert_eq!(state(3, boot, none.clone(), &["disk_use"]), NodeState::Critical, "and again");
+    }
+    assert_eq!(state(3, "c", none.clone(), &["disk_use"]), NodeState::Healthy, "the node was rebooted");
+    assert_eq!(state(4, "c", full, &[]), NodeState::Critical);
+    assert_eq!(state(5, "c", none, &[]), NodeState::Healthy, "measured again");
+}
+
+#[test]
 fn failing_agent_is_retried_with_backoff_without_delaying_other_agents() {
     let (mut roster, began, names) = roster(1);
     let [name] = &names[..] else { panic!("one") };

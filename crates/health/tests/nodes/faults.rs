@@ -250,6 +250,24 @@ fn each_fault_raises_its_signals_alone() {
 }
 
 #[test]
+fn rules_file_that_turns_unreadable_keeps_its_last_rules() {
+    let mut node = Node::virtual_machine();
+    node.write(
+        "rules.json",
+        r#"{"rules": [{"name": "pids-nearly-used-up", "bound": 0, "samples": {"bad": 1, "of": 1}}]}"#,
+    );
+    assert!(with(&node.sample(), Verdict::Problem).contains("pids"));
+    fs::remove_file(node.path("rules.json")).unwrap();
+    nix::unistd::mkfifo(&node.path("rules.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let report = node.sample();
+    assert_eq!(with(&report, Verdict::Problem), names(&["invalid_rules", "pids"]));
+    let state = report.signals.iter().find(|state| state.signal == "invalid_rules").unwrap();
+    assert!(state.detail.ends_with("rules.json: not a regular file"), "{state:#?}");
+    fs::remove_file(node.path("rules.json")).unwrap();
+    assert_eq!(with(&node.sample(), Verdict::Problem), names(&[]), "without the file the shipped rules apply");
+}
+
+#[test]
 fn version_of_a_plugin_is_known_while_the_installed_file_is_the_agents() {
     let mut node = Node::virtual_machine();
     let (shipped, installed) = (node.path("image/vcn-native"), node.path("opt/vcn-native"));

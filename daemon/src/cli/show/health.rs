@@ -22,9 +22,10 @@ pub(super) fn text(page: &mut Page, report: &Report, now: SystemTime) {
         (count, all) => format!("{count} of {all} signals have a problem:"),
     });
     for (number, state) in problems.iter().enumerate() {
-        problem(page, number + 1, state, &ago(state.since_unix_millis));
+        problem(page, number + 1, state, &ago);
     }
     page.line("");
+    let (waiting, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|state| state.is_waiting);
     let row = |state: &&SignalState| {
         vec![
             state.signal.clone(),
@@ -36,9 +37,15 @@ pub(super) fn text(page: &mut Page, report: &Report, now: SystemTime) {
         ]
     };
     page.columns(&["SIGNAL", "RESULT", "VALUE", "HEALTHY", "AGE", "DETAIL"], others.iter().map(row));
+    if !waiting.is_empty() {
+        let names: Vec<&str> = waiting.iter().map(|state| state.signal.as_str()).collect();
+        page.line("");
+        page.line(format_args!("Not measured yet, for lack of a second sample: {}", names.join(", ")));
+    }
 }
 
-fn problem(page: &mut Page, number: usize, state: &SignalState, since: &str) {
+fn problem(page: &mut Page, number: usize, state: &SignalState, ago: &impl Fn(u64) -> String) {
+    let since = ago(state.since_unix_millis);
     let severity = state.severity.unwrap_or_default();
     let value = state.value.map(|value| state.unit.show(value)).unwrap_or_default();
     let detail = if state.detail.is_empty() { String::new() } else { format!(" ({})", state.detail) };
@@ -46,6 +53,9 @@ fn problem(page: &mut Page, number: usize, state: &SignalState, since: &str) {
     page.line(format_args!("{number}. {} ({severity}), for {since}", state.signal));
     page.line(format_args!("   {}", state.message.as_deref().unwrap_or_default()));
     page.line(format_args!("   Measured: {value}{detail}; healthy: {}", state.bound.as_deref().unwrap_or_default()));
+    if let Some(gap) = &state.not_measured {
+        page.line(format_args!("   Not measured for {}: {}", ago(gap.since_unix_millis), gap.reason));
+    }
     if let Some(signal) = collectors::signal(&state.signal) {
         page.line(format_args!("   Next: {}", signal.remedy));
     }

@@ -1,9 +1,11 @@
 //! What is wrong with a node: the agent's conditions and the signals that are not healthy, each with its next step.
 
 use health::fleet::CLOUD_AGENT_PLUGINS;
+use health::reason::Reason;
+use health::report::NotMeasured;
 use health::rules::Severity;
 use health::summary::{Check, Summary};
-use health::{Report, SignalState, Verdict};
+use health::{Report, SignalState, Verdict, collectors};
 use resident::page::Page;
 use serde::Serialize;
 
@@ -32,6 +34,9 @@ pub(crate) struct Finding {
     /// The value with its evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<String>,
+    /// Why a problem is not measured any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_measured: Option<NotMeasured>,
     /// Which values are healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healthy: Option<String>,
@@ -43,19 +48,41 @@ pub(crate) struct Finding {
     pub next_step: Option<String>,
 }
 
-/// Those of an agent's report, the worst first.
-pub(super) fn of_details(status: AgentStatus, report: Report) -> Vec<Finding> {
+/// Those of an agent's report, the worst first, with what the controller's leader adds.
+pub(super) fn of_details(status: AgentStatus, report: Report, summary: Option<&Summary>) -> Vec<Finding> {
+    let checks = summary.into_iter().flat_map(|summary| &summary.checks);
+    let of_leader: Vec<Finding> = checks.filter(|check| is_of_leader(check, &status, &report)).map(of_check).collect();
     let conditions = status.conditions.into_iter().map(of_condition);
-    let is_open = |state: &SignalState| matches!(state.verdict, Verdict::Problem | Verdict::Unknown);
-    let signals = report.signals.into_iter().filter(is_open).map(of_signal);
-    sorted(conditions.chain(signals).collect())
+    let is_kept = |name: &str| of_leader.iter().any(|finding| finding.name == name);
+    let is_open = |state: &SignalState| match state.verdict {
+        Verdict::Problem => true,
+        Verdict::Unknown => !state.is_waiting && !is_kept(&state.signal),
+        Verdict::Healthy | Verdict::NotApplicable => false,
+    };
+    let signals: Vec<Finding> = report.signals.into_iter().filter(is_open).map(of_signal).collect();
+    sorted(conditions.chain(signals).chain(of_leader).collect())
 }
 
-/// Those of an agent's report, and what the controller itself found.
-pub(super) fn with_controllers(mut findings: Vec<Finding>, summary: Option<&Summary>) -> Vec<Finding> {
-    let checks = summary.into_iter().flat_map(|summary| &summary.checks);
-    findings.extend(checks.filter(|check| check.name == CLOUD_AGENT_PLUGINS.name).map(of_check));
-    sorted(findings)
+/// Whether the leader alone reports a check: what it found itself, and the problems of an agent that was restarted and has not
+/// measured them since.
+fn is_of_leader(check: &Check, status: &AgentStatus, report: &Report) -> bool {
+    let is_unknown = |state: &SignalState| state.signal != check.name || state.verdict == Verdict::Unknown;
+    let is_starting = || status.conditions.iter().any(|condition| condition.reason == Reason::Starting.as_str());
+    let is_signal = || collectors::signal(&check.name).is_some();
+    check.name == CLOUD_AGENT_PLUGINS.name
+        || check.not_measured.is_some() && report.signals.iter().all(is_unknown) && (is_signal() || is_starting())
+}
+
+/// The signals that wait for a second sample by the report, or for the first one by the summary.
+pub(super) fn waiting(report: Option<&Report>, summary: Option<&Summary>) -> Vec<String> {
+    let states = || report.into_iter().flat_map(|report| &report.signals);
+    let waiting = states().filter(|state| state.is_waiting).map(|state| &state.signal);
+    let is_reported = |name: &String| {
+        let checks = summary.into_iter().flat_map(|summary| &summary.checks);
+        states().any(|state| state.signal == *name) || checks.into_iter().any(|check| check.name == *name)
+    };
+    let missing = summary.into_iter().flat_map(|summary| &summary.not_measured).filter(|name| !is_reported(name));
+    waiting.chain(missing).cloned().collect()
 }
 
 /// Those of a summary, which has no values.
@@ -72,9 +99,10 @@ fn of_check(check: &Check) -> Finding {
         blocks_pods: false,
         message: check.message.clone(),
         measured: None,
+        not_measured: check.not_measured.clone(),
         healthy: None,
         since_unix_millis: Some(check.since_unix_millis),
-        next_step: next_step(&check.name),
+        next_step: next_step(&check.name, check.verdict),
     }
 }
 
@@ -99,9 +127,12 @@ fn one(page: &mut Page, number: usize, finding: &Finding, style: Style) {
     let severity = if finding.verdict == Verdict::Problem { format!(" ({})", finding.severity) } else { String::new() };
     let lasting = finding.since_unix_millis.map(|millis| format!(", for {}", since(millis, style))).unwrap_or_default();
     page.line(format_args!("{number:>3}. {}{subject}{severity}{lasting}", finding.name));
+    let not_measured = finding.not_measured.as_ref();
+    let not_measured = not_measured.map(|gap| format!("{}: {}", since(gap.since_unix_millis, style), gap.reason));
     let parts = [
         ("", Some(&finding.message).filter(|message| !message.is_empty())),
         ("Measured: ", finding.measured.as_ref()),
+        ("Not measured for ", not_measured.as_ref()),
         ("Healthy: ", finding.healthy.as_ref()),
         ("Next: ", finding.next_step.as_ref()),
     ];
@@ -115,7 +146,7 @@ fn one(page: &mut Page, number: usize, finding: &Finding, style: Style) {
 fn of_condition(condition: AgentCondition) -> Finding {
     let blocks_pods = condition.severity == "blocking";
     Finding {
-        next_step: next_step(&condition.reason),
+        next_step: next_step(&condition.reason, Verdict::Problem),
         name: condition.reason,
         subject: condition.subject,
         verdict: Verdict::Problem,
@@ -123,6 +154,7 @@ fn of_condition(condition: AgentCondition) -> Finding {
         blocks_pods,
         message: condition.message,
         measured: None,
+        not_measured: None,
         healthy: None,
         since_unix_millis: condition.since_unix_millis,
     }
@@ -136,7 +168,7 @@ fn of_signal(state: SignalState) -> Finding {
         (value, detail) => format!("{value} ({detail})"),
     };
     Finding {
-        next_step: next_step(&state.signal),
+        next_step: next_step(&state.signal, state.verdict),
         name: state.signal,
         subject: None,
         verdict: state.verdict,
@@ -144,6 +176,7 @@ fn of_signal(state: SignalState) -> Finding {
         blocks_pods: false,
         message: state.message.unwrap_or_default(),
         measured: Some(measured).filter(|text| !text.is_empty()),
+        not_measured: state.not_measured,
         healthy: state.bound,
         since_unix_millis: Some(state.since_unix_millis),
     }
@@ -156,6 +189,6 @@ fn sorted(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-fn next_step(name: &str) -> Option<String> {
-    catalog::next_step(name).filter(|text| *text != "-").map(str::to_owned)
+fn next_step(name: &str, verdict: Verdict) -> Option<String> {
+    catalog::next_step(name, verdict).filter(|text| *text != "-").map(str::to_owned)
 }
