@@ -129,7 +129,7 @@ machine: setup ## Run the tests of return paths, and of a node without IPv6, on 
 # Rights, admission policies, custom resources, manifests and chart.
 oldest: setup ## Run the tests that need an API server with the oldest Kubernetes that we support
 	cargo build --workspace --bins
-	@tests/tools/build >/dev/null
+	@tests/libcni/build >/dev/null && tests/tools/build >/dev/null
 	KUBEBUILDER_ASSETS=$$(tests/kube/oldest/build) cargo test --workspace --no-fail-fast --test cluster --test resources
 
 fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARGETS="pools environment" for some
@@ -137,7 +137,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARG
 
 lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/libcni/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::files::{name as file_name, remove, replace};
 use crate::note::{Note, NoteKind};
-use crate::observed::{ConfAt, ConfFile, ConfText, chain, kind, plugins};
+use crate::observed::{ConfAt, ConfFile, ConfText, Fault, ProvidedNetwork, chain, kind, missing, plugins};
 use crate::record::backup::Backup;
 use crate::record::{Record, WINDOW};
 use crate::report::{ConflistState, Report};
@@ -58,10 +58,12 @@ impl Applier<'_> {
                 self.report.notes.extend(conflist::before_ours(self.settings, files));
             }
         } else {
-            self.report.notes.extend(none_there(&self, files));
             self.leftover(files);
         }
         self.copy(files);
+        if !self.report.decision.install {
+            self.report.notes.extend(none_there(&self, files));
+        }
         self.report
     }
 
@@ -107,7 +109,7 @@ impl Applier<'_> {
         };
         check()?;
         let was_written = self.record.configurations.get(name).is_some_and(|known| known.wanted.is_some());
-        if !was_written && found.is_some_and(|found| !found.lists(&OURS)) {
+        if !was_written && found.is_some_and(|found| !found.is_damaged() && !found.lists(&OURS)) {
             // It is another program's.
             Backup::make(target, name, &self.settings.data_dir)?;
         }
@@ -183,16 +185,29 @@ impl ConfChange {
     }
 }
 
+/// Why pods get no network on a node that is left to another one. Where its configuration is copied, they have one.
 fn none_there(applier: &Applier<'_>, files: &[ConfFile]) -> Option<Note> {
-    let decision = &applier.report.decision;
-    if !decision.oke || files.iter().any(ConfFile::may_give_a_network) {
-        return None;
-    }
-    let directory = applier.settings.cni_conf_dir.display().to_string();
-    let message = format!(
-        "{directory} holds no CNI configuration that gives pods a network, and our configuration is not installed: {}",
-        decision.reason
-    );
+    let (decision, settings) = (&applier.report.decision, applier.settings);
+    let directory = settings.cni_conf_dir.display().to_string();
+    let is_used = |file: &&ConfFile| match file.fault {
+        Some(Fault::Refused(_)) => false,
+        Some(Fault::Unread(_)) => true,
+        None => missing(settings, file).is_empty(),
+    };
+    let used =
+        files.iter().find(is_used).filter(|file| file.fault.is_none() && file.gives() == ProvidedNetwork::Nothing);
+    let why = match used {
+        _ if settings.copied_conflist().exists() => return None,
+        Some(file) => {
+            let (name, kinds) = (&file.name, file.kinds().collect::<Vec<_>>().join(", "));
+            format!(
+                "the runtime uses {name} of {directory}, whose plugins ({kinds}) make no interface: pods get no network"
+            )
+        }
+        None if !decision.oke || files.iter().any(ConfFile::may_give_a_network) => return None,
+        None => format!("{directory} holds no CNI configuration that gives pods a network"),
+    };
+    let message = format!("{why}; our configuration is not installed: {}", decision.reason);
     Some(Note::new(NoteKind::NoneThere, directory, message))
 }
 

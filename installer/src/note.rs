@@ -33,6 +33,8 @@ pub enum NoteKind {
     LacksPlugins,
     /// A file before our configuration is not a valid one, or cannot be read from here: containerd refuses all because of it.
     UnusableBefore,
+    /// A file in the folder of our network is not a valid one: runtimes refuse our configuration because of it.
+    DropInRefused,
     /// Other programs added plugins to our configuration; they stay.
     Extended,
     /// `vnic-attach` is not chained to the pod network, although the setting says so.
@@ -42,7 +44,8 @@ pub enum NoteKind {
         /// What pods get by it.
         gives: ProvidedNetwork,
     },
-    /// OKE's own CNI serves the node, and no configuration gives pods a network.
+    /// Another pod network serves the node, and pods get none: no configuration gives them one, or the runtime uses one that does
+    /// not.
     NoneThere,
     /// Our configuration is on a node where nothing is to be installed, and stays for now.
     LeftBehind {
@@ -69,6 +72,7 @@ impl Note {
             NoteKind::SortsBefore { .. } => "sorts-before",
             NoteKind::LacksPlugins => "lacks-plugins",
             NoteKind::UnusableBefore => "unusable-before",
+            NoteKind::DropInRefused => "drop-in-refused",
             NoteKind::Extended => "extended",
             NoteKind::NotChained => "not-chained",
             NoteKind::SortsBeforeCopy { .. } => "sorts-before-copy",

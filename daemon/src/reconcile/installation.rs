@@ -119,8 +119,11 @@ impl Installation {
         if cause != Cause::Preview {
             // These may change although no file does: a plugin answers, a pod ends, a file can be read.
             let doubtful = |note: &Note| {
-                use NoteKind::{LeftBehind, PluginUnanswered, PluginUnsure, UnusableBefore};
-                matches!(note.kind, PluginUnanswered | PluginUnsure | UnusableBefore | LeftBehind { .. })
+                use NoteKind::{DropInRefused, LeftBehind, PluginUnanswered, PluginUnsure, UnusableBefore};
+                matches!(
+                    note.kind,
+                    PluginUnanswered | PluginUnsure | UnusableBefore | DropInRefused | LeftBehind { .. }
+                )
             };
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
             let files = (content && report.steps.is_empty()).then_some(found);
@@ -182,11 +185,12 @@ fn severity(kind: NoteKind, runtime: ContainerRuntime, are_published: bool) -> O
     };
     Some(match kind {
         NoteKind::UnusableBefore => (unusable, Reason::RuntimeConfigurationBlocked),
+        NoteKind::DropInRefused => (Condition::blocking, Reason::RuntimeConfigurationBlocked),
         NoteKind::LacksPlugins => (unusable, Reason::RuntimeConfigurationPreceded),
-        NoteKind::SortsBefore { gives } => (preceded(gives)?, Reason::RuntimeConfigurationPreceded),
         // With Multus, pods have a NetworkAttachmentDefinition in place of the annotation.
-        NoteKind::SortsBeforeCopy { gives: ProvidedNetwork::CalledNetwork } => return None,
-        NoteKind::SortsBeforeCopy { .. } => (Condition::degraded, Reason::RuntimeConfigurationPreceded),
+        NoteKind::SortsBefore { gives } | NoteKind::SortsBeforeCopy { gives } => {
+            (preceded(gives)?, Reason::RuntimeConfigurationPreceded)
+        }
         NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
         NoteKind::PluginUnanswered => (Condition::degraded, Reason::PluginUnanswered),
         NoteKind::LeftBehind { another, is_used } => {

@@ -2,6 +2,7 @@
 //! CNI configurations, the NativePodNetwork). The kernel reports directories; the files are compared, so that what the agent
 //! writes itself causes no work.
 
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,9 @@ use resident::readable::{Readable, drain};
 use crate::report::reconcile_report::ReconcileReport;
 use crate::settings::Settings;
 use crate::sources::npn;
+
+/// Far more than a node has networks.
+const MAX_FOLDERS: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileChange {
@@ -64,6 +68,10 @@ impl FileWatch {
         let npn_dir = self.npn_file.as_deref().and_then(Path::parent);
         let directories = self.directories.iter().map(PathBuf::as_path).chain(npn_dir);
         directories.chain([self.pools.as_path()]).for_each(|path| self.arm(path));
+        // libcni loads plugins from folders in the directory of configurations.
+        let inside = self.directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten().flatten();
+        let folders = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.take(MAX_FOLDERS).for_each(|entry| self.arm(&entry.path()));
         (self.installed, self.published) = (self.read_installed(), self.read_pools());
     }
 

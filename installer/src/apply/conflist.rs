@@ -12,7 +12,8 @@ use super::{Applier, ConfChange};
 use crate::error::Error;
 use crate::note::{Note, NoteKind};
 use crate::observed::{
-    ChainBinary, ConfAt, ConfFile, ConfText, Fault, PLUGINS, ProvidedNetwork, kind, missing, plugins,
+    ChainBinary, ConfAt, ConfFile, ConfText, Fault, PLUGINS, ProvidedNetwork, drop_ins, entry_fault, key_fault, kind,
+    loads_inline_only, missing, plugins,
 };
 use crate::report::ConflistState;
 use crate::settings::{MAIN, OURS, Settings};
@@ -44,6 +45,10 @@ impl Applier<'_> {
             // One of our plugins that the settings no longer list would be mistaken for another program's.
             _ if self.record.is_unreadable && is_complete => {}
             _ => self.content(&chain(self.settings, present), present),
+        }
+        let reads_folder = usable && !present.and_then(ConfText::list).is_some_and(loads_inline_only);
+        if let Some(Err(fault)) = reads_folder.then(|| drop_ins(&self.settings.cni_conf_dir, vcn::NETWORK_NAME)) {
+            self.report.notes.push(refused_drop_in(fault));
         }
     }
 
@@ -131,8 +136,9 @@ fn our_part(chain: &[ChainBinary], last: Option<&Value>, notes: &mut Vec<Note>) 
     Ok(header_and_plugins(&named, &common.unwrap_or_default()))
 }
 
-/// The whole document: our part, and what other programs added to the one on disk. Our plugin stays where it is; a
-/// missing one comes behind its predecessor in our list, the first of all because it makes the interface.
+/// The whole document: our part, and what other programs added to the one on disk, but for what libcni refuses: one such entry or
+/// key voids the file. Our plugin stays where it is; a missing one comes behind its predecessor in our list, the first of all
+/// because it makes the interface.
 fn document(wanted: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bool) -> Value {
     let mut chain: Vec<Value> = Vec::new();
     for found in disk.into_iter().flat_map(plugins) {
@@ -140,7 +146,7 @@ fn document(wanted: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bool
         match find(wanted, name) {
             Some(_) if chain.iter().any(|plugin| kind(plugin) == Some(name)) => {}
             Some(entry) => chain.push(entry.clone()),
-            None if is_ours(name) => {}
+            None if is_ours(name) || entry_fault(found).is_some() => {}
             None => chain.push(found.clone()),
         }
     }
@@ -153,6 +159,7 @@ fn document(wanted: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bool
         at = position.unwrap_or(at) + 1;
     }
     let mut document = disk.and_then(Value::as_object).cloned().unwrap_or_default();
+    document.retain(|key, value| key_fault(key, value).is_none());
     document.extend(wanted.as_object().cloned().unwrap_or_default());
     document.insert(PLUGINS.to_owned(), chain.into());
     Value::Object(document)
@@ -169,6 +176,12 @@ fn difference(wanted: &Value, present: Option<&ConfText>) -> String {
             Some(found) if found != value => changes.push(format!("{key} was changed to {found}")),
             Some(_) => {}
         }
+    }
+    let keys = disk.as_object().into_iter().flatten().filter(|(key, _)| wanted.get(key.as_str()).is_none());
+    changes.extend(keys.filter_map(|(key, value)| key_fault(key, value)));
+    let foreign = |found: &&Value| kind(found).is_none_or(|name| find(wanted, name).is_none());
+    for (found, why) in plugins(disk).filter(foreign).filter_map(|found| Some((found, entry_fault(found)?))) {
+        changes.push(format!("an entry was added that no runtime accepts, {}: {why}", kind(found).unwrap_or("?")));
     }
     for entry in plugins(wanted) {
         let name = kind(entry).unwrap_or_default();
@@ -212,7 +225,7 @@ pub(super) fn before_ours(settings: &Settings, files: &[ConfFile]) -> Vec<Note> 
             None => {
                 let gives = file.gives();
                 let is_nothing = gives == ProvidedNetwork::Nothing;
-                let nothing = if is_nothing { ", which gives pods a loopback link and no network" } else { "" };
+                let nothing = if is_nothing { ", and its plugins make no interface: pods get no network" } else { "" };
                 (NoteKind::SortsBefore { gives }, format!(": {runtime} uses that one{nothing}"))
             }
         };
@@ -226,6 +239,22 @@ pub(super) fn before_ours(settings: &Settings, files: &[ConfFile]) -> Vec<Note> 
 
 fn find<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     plugins(document).find(|plugin| kind(plugin) == Some(name))
+}
+
+/// About a file in the folder of our network.
+fn refused_drop_in(fault: Fault) -> Note {
+    let file = vcn::CONFLIST_FILE;
+    match fault {
+        Fault::Refused(why) => {
+            let message =
+                format!("runtimes add the plugins of {}/*.conf to {file}, and refuse both: {why}", vcn::NETWORK_NAME);
+            Note::new(NoteKind::DropInRefused, vcn::NETWORK_NAME, message)
+        }
+        Fault::Unread(why) => {
+            let message = format!("runtimes may add plugins to {file} that cannot be read from here: {why}");
+            Note::new(NoteKind::PluginUnsure, vcn::NETWORK_NAME, message)
+        }
+    }
 }
 
 /// About a plugin that another program added.

@@ -9,7 +9,7 @@ use super::{Applier, ConfChange};
 use crate::cli::VnicAttach;
 use crate::error::Error;
 use crate::note::{Note, NoteKind};
-use crate::observed::{ConfAt, ConfFile, ConfText, PLUGINS, ProvidedNetwork, guest, missing};
+use crate::observed::{ConfAt, ConfFile, ConfText, PLUGINS, ProvidedNetwork, guest, is_copy, missing};
 use crate::settings::{Settings, VNIC_ATTACH, vnic_attach_entry};
 use crate::versions::{Answer, Version};
 
@@ -34,8 +34,7 @@ impl Applier<'_> {
         self.report.notes.extend(before_copy(self.settings, files));
         let known = self.record.configurations.get(COPY).and_then(|known| known.wanted.as_ref());
         let found = match present {
-            // No other program lists our plugin under this name.
-            ConfAt::File(found) if found.lists(&[VNIC_ATTACH]) || known.is_some() => Some(found),
+            ConfAt::File(found) if is_copy(&found, known.is_some()) => Some(found),
             ConfAt::Nothing => None,
             ConfAt::File(_) => {
                 let reason = "another program wrote it; move it away".to_owned();
@@ -54,7 +53,7 @@ impl Applier<'_> {
     fn remove_copy(&mut self, path: &Path, present: &ConfAt) {
         let is_recorded = self.record.configurations.contains_key(COPY);
         match present {
-            ConfAt::File(found) if is_recorded || found.lists(&[VNIC_ATTACH]) => {
+            ConfAt::File(found) if is_copy(found, is_recorded) => {
                 let text = format!("remove {}", path.display());
                 self.step(text, |applier| applier.remove(path, &found.contents));
             }
@@ -87,7 +86,7 @@ fn copy_of(files: &[ConfFile], ours: &Answer) -> Result<Value, String> {
     let source = files.iter().find(|file| file.gives_another_network());
     let source = source.ok_or("there is no configuration of another pod network yet")?;
     let name = &source.name;
-    let mut list = as_list(&source.document).ok_or_else(|| format!("{name} is no configuration of plugins"))?;
+    let mut list = as_list(source).ok_or_else(|| format!("{name} has no network's name"))?;
     check_version(ours, &list, name)?;
     if source.kinds().any(|kind| kind == VNIC_ATTACH) {
         return Err(format!("{name} lists {VNIC_ATTACH} itself"));
@@ -98,10 +97,15 @@ fn copy_of(files: &[ConfFile], ours: &Answer) -> Result<Value, String> {
     Ok(Value::Object(list))
 }
 
-/// A configuration as a list, also one of a single plugin.
-fn as_list(document: &Value) -> Option<Map<String, Value>> {
-    let mut plugin = document.as_object()?.clone();
-    if plugin.contains_key(PLUGINS) {
+/// A configuration as a list, also one of a single plugin. Plugins in the folder of its network are added to the copy as well,
+/// because it has the same name; where there are no others, they are listed, because our plugin comes after them.
+fn as_list(source: &ConfFile) -> Option<Map<String, Value>> {
+    let mut plugin = source.document.as_object()?.clone();
+    if source.name.ends_with(".conflist") {
+        if !plugin.contains_key(PLUGINS) {
+            plugin.insert("loadOnlyInlinedPlugins".to_owned(), true.into());
+            plugin.insert(PLUGINS.to_owned(), source.plugins.clone().into());
+        }
         return Some(plugin);
     }
     let [version, name] = ["cniVersion", "name"].map(|key| plugin.shift_remove(key));

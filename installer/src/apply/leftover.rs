@@ -14,7 +14,7 @@ impl Applier<'_> {
     pub(super) fn leftover(&mut self, files: &[ConfFile]) {
         let Decision { another, decided_by, .. } = self.report.decision;
         let (path, known) = (self.settings.conflist(), self.record.conflist());
-        let found = match ConfAt::ours(&path) {
+        let found = match ConfAt::settled(&path) {
             ConfAt::File(file) if is_ours(&file, known) => Ok(file.contents),
             _ if known.is_none() => return,
             ConfAt::Unread(why) => Err(format!("another program replaced it: {why}")),

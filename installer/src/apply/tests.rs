@@ -104,14 +104,15 @@ fn backup_stays_until_the_record_is_written() {
     let node = Node::new();
     let (path, data) = (node.path(vcn::CONFLIST_FILE), node.path("lib"));
     let backup = || Backup::find(&data, vcn::CONFLIST_FILE);
-    fs::write(&path, "foreign").unwrap();
+    let foreign = r#"{"name": "foreign"}"#;
+    fs::write(&path, foreign).unwrap();
     Backup::make(&path, vcn::CONFLIST_FILE, &data).unwrap();
     fs::write(&path, "written").unwrap();
     // In the way of the temporary file.
     fs::create_dir(data.join("installer.json.new")).unwrap();
     let report = node.apply(|applier| _ = applier.step(String::new(), |applier| applier.remove(&path, b"written")));
     assert_eq!((Node::words(&report), backup().is_some()), (vec!["not-recorded"], true));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "foreign");
+    assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
     fs::remove_dir(data.join("installer.json.new")).unwrap();
     assert!(node.apply(|applier| applier.forget(&path).unwrap()).failures.is_empty() && backup().is_none());
 }
@@ -159,12 +160,38 @@ fn node_of_okes_cni_without_a_configuration_is_noted() {
 }
 
 #[test]
+fn configuration_without_an_interface_is_noted_where_runtime_uses_it() {
+    let mut node = Node::new();
+    fs::create_dir(node.path("bin")).unwrap();
+    ["istio-cni", "flannel"].iter().for_each(|name| fs::write(node.path("bin").join(name), "").unwrap());
+    node.decision = Decision { install: false, ..node.decision.clone() };
+    let noted = |files: &[ConfFile]| {
+        let report = node.apply(|applier| applier.report.notes.extend(none_there(applier, files)));
+        report.notes.into_iter().map(|note| note.message).collect::<String>()
+    };
+    let (istio, flannel) = (|| conf("05-istio.conflist", &["istio-cni"]), || conf("10-flannel.conflist", &["flannel"]));
+    let unread = || faulty("04-link.conflist", &[], Fault::Unread("a link".into()));
+    let uses = format!("the runtime uses 05-istio.conflist of {}/net.d, whose plugins (istio-cni) make", node.root());
+    assert!(noted(&[istio(), flannel()]).starts_with(&uses));
+    assert!(noted(&[faulty("04-a.conflist", &[], Fault::Refused("{".into())), istio()]).starts_with(&uses));
+    for files in
+        [vec![flannel(), istio()], vec![unread(), istio()], vec![conf("04-a.conflist", &["tuning"]), flannel()]]
+    {
+        assert_eq!(noted(&files), "");
+    }
+    fs::create_dir_all(node.path("net.d")).unwrap();
+    fs::write(node.settings.copied_conflist(), "{}").unwrap();
+    assert_eq!(noted(&[istio(), flannel()]), "", "the runtime uses our copy of the other");
+}
+
+#[test]
 fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
     let mut node = Node::new();
     let path = node.settings.conflist();
     let ours = || conf(vcn::CONFLIST_FILE, &["vcn-native"]);
     let flannel = || conf("10-flannel.conflist", &["flannel"]);
     let multus = || conf("00-multus.conf", &["multus-shim"]);
+    let chained = || conf("99-istio.conflist", &["istio-cni", "portmap"]);
     let refused = || faulty("04-flannel.conflist", &["flannel"], Fault::Refused("it has no name".to_owned()));
     let (label, setting, nothing) = ((true, Signal::NodeLabel), (true, Signal::Setting), (false, Signal::Nothing));
     let none = "there is no configuration of another pod network";
@@ -172,6 +199,7 @@ fn leftover_conflist_is_removed_only_when_another_network_serves_pods() {
         (vec![ours(), flannel()], label, None),
         (vec![ours()], setting, None),
         (vec![ours()], label, Some((true, none))),
+        (vec![ours(), chained()], label, Some((true, none))),
         (vec![multus(), ours()], label, Some((false, none))),
         (vec![refused(), ours()], label, Some((true, none))),
         (vec![ours(), flannel()], nothing, Some((true, "no signal says for sure"))),

@@ -4,11 +4,12 @@
 mod tests;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
+use serde_json::{Map, Value};
 
 /// Read at a time, in bytes.
 const PIECE: usize = 64 << 10;
@@ -42,8 +43,43 @@ pub(crate) fn same_contents(one: File, other: File) -> io::Result<bool> {
     }
 }
 
-/// Whether a file is one of our plugins, of any release: by a mark in it.
+/// Of a binary's beginning and end, in bytes: as long as the header of an ELF file, and as one of its section headers.
+const EDGE: u64 = 64;
+
+/// Longer than any configuration, in bytes.
+pub(crate) const LONGEST_CONFIGURATION: u64 = 1 << 20;
+
+/// Whether what has the name of one of our files is damaged, as after a power cut: a configuration that is no JSON object, or a
+/// binary that is empty, cut short or ends in NULs. It was one of our files, because no other program can use it.
+pub(crate) fn is_damaged(file: File, name: &str) -> io::Result<bool> {
+    if !name.ends_with(".conflist") {
+        return has_lost_its_end(file);
+    }
+    let mut text = Vec::new();
+    file.take(LONGEST_CONFIGURATION).read_to_end(&mut text)?;
+    Ok(serde_json::from_str::<Map<String, Value>>(&String::from_utf8_lossy(&text)).is_err())
+}
+
+fn has_lost_its_end(mut file: File) -> io::Result<bool> {
+    let length = file.metadata()?.len();
+    let (mut head, mut tail) = (Vec::new(), Vec::new());
+    (&mut file).take(EDGE).read_to_end(&mut head)?;
+    file.seek(SeekFrom::Start(length.saturating_sub(EDGE)))?;
+    file.take(EDGE).read_to_end(&mut tail)?;
+    // An ELF file lists its sections at e_shoff: e_shnum entries of e_shentsize bytes. Linkers write them last.
+    let number = |from: usize, to: usize| {
+        let bytes = head.get(from..to).unwrap_or_default();
+        bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let end = number(40, 48).saturating_add(number(58, 60) * number(60, 62));
+    Ok(tail.iter().all(|byte| *byte == 0) || head.starts_with(b"\x7fELF\x02\x01") && end > length)
+}
+
+/// Whether a file is one of our plugins, of any release: by a mark in it, or damaged.
 pub(crate) fn is_our_plugin(path: &Path) -> io::Result<bool> {
+    if is_damaged(open_file(path)?, "")? {
+        return Ok(true);
+    }
     let mut file = BufReader::with_capacity(PIECE, open_file(path)?);
     let mut window = Vec::new();
     loop {

@@ -27,12 +27,18 @@ impl Identity {
 }
 
 impl Snapshot {
-    /// Adds a file, or every file of a directory.
+    /// Adds a file, or every file of a directory and of the folders in it.
     #[must_use]
     pub fn with(mut self, path: &Path) -> Self {
-        let paths = fs::read_dir(path).map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect());
-        let paths = paths.unwrap_or_else(|_| vec![path.to_owned()]);
-        self.0.extend(paths.into_iter().map(|path| (path.clone(), Identity::of(&path))));
+        for path in paths(path).unwrap_or_else(|| vec![path.to_owned()]) {
+            let in_folder = paths(&path).into_iter().flatten().chain([path]);
+            self.0.extend(in_folder.map(|path| (path.clone(), Identity::of(&path))));
+        }
         self
     }
+}
+
+/// The paths in a directory; none if it is none.
+fn paths(directory: &Path) -> Option<Vec<PathBuf>> {
+    Some(fs::read_dir(directory).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{ConfFile, ConfText, kind, plugins};
+use super::{ConfFile, ConfText, drop_ins, entry_fault, kind, loads_inline_only, plugins};
 use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
 use crate::versions::{Answer, ask};
 
@@ -20,11 +20,16 @@ pub(crate) struct ChainBinary {
     pub(crate) entry: Option<Value>,
 }
 
-/// The plugins of our chain with their answers.
+/// The plugins of our chain with their answers, also those that the folder of our network adds.
 pub(crate) fn chain(settings: &Settings, conflist: Option<&ConfText>) -> Vec<ChainBinary> {
     let ours = settings.entries().into_iter().map(|entry| (kind(&entry).unwrap_or_default().to_owned(), Some(entry)));
     let mut members: Vec<(String, Option<Value>)> = ours.collect();
-    for kind in conflist.and_then(ConfText::list).into_iter().flat_map(plugins).filter_map(kind) {
+    let list = conflist.and_then(ConfText::list);
+    let folder = (!list.is_some_and(loads_inline_only)).then(|| drop_ins(&settings.cni_conf_dir, vcn::NETWORK_NAME));
+    let folder = folder.and_then(Result::ok).unwrap_or_default();
+    // An entry that libcni refuses is removed.
+    let listed = list.into_iter().flat_map(plugins).filter(|entry| entry_fault(entry).is_none());
+    for kind in listed.chain(&folder).filter_map(kind) {
         let is_known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind);
         // A type with a slash is a path, which a runtime refuses.
         if !is_known && !kind.contains('/') {

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::ConfAt;
-use super::conf_text::{PLUGINS, kind, plugins};
+use super::conf_text::{ConfAt, PLUGINS, kind, plugins};
+use super::drop_ins::drop_ins;
+use super::libcni::{entry_fault, list_fault, loads_inline_only};
 use crate::decide::OKE_CONFLIST;
 use crate::error::Error;
 use crate::files::{entries, name};
@@ -17,8 +18,26 @@ const ENDS: [&str; 3] = [".conf", ".conflist", ".json"];
 /// Plugins that call other networks; our network may be one of them.
 const META: [&str; 2] = ["multus", "multus-shim"];
 
-/// Gives a pod its loopback link alone; some distributions bring a configuration of it.
-const LOOPBACK: &str = "loopback";
+/// Plugins that make no interface for a pod's network: they change the one that a plugin before them made, or return addresses
+/// alone. A loopback link is made by every runtime itself; some distributions bring a configuration of it.
+const WITHOUT_INTERFACE: [&str; 16] = [
+    "bandwidth",
+    "dhcp",
+    "firewall",
+    "host-local",
+    "istio-cni",
+    "kuma-cni",
+    "linkerd-cni",
+    "loopback",
+    "portmap",
+    "route-override",
+    "sbr",
+    "static",
+    "tuning",
+    "vnic-attach",
+    "vrf",
+    "whereabouts",
+];
 
 /// A file that a runtime loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +45,9 @@ pub(crate) struct ConfFile {
     pub(crate) name: String,
     /// A list of plugins or a single one; null if it is neither.
     pub(crate) document: Value,
+    /// The entries that a runtime runs, in order: also those in the folder of a list's network. Of a faulty one, those that can
+    /// be seen.
+    pub(crate) plugins: Vec<Value>,
     /// Why no pod starts by it, as far as it can be seen from here.
     pub(crate) fault: Option<Fault>,
 }
@@ -45,24 +67,55 @@ pub enum ProvidedNetwork {
     Network,
     /// The network that it calls (Multus): our network or another.
     CalledNetwork,
-    /// None: every runtime makes a loopback link by itself.
+    /// None: its plugins make no interface.
     Nothing,
 }
 
 impl ConfFile {
-    pub(super) fn new(name: String, at: ConfAt) -> Self {
+    /// Judges what was found under a name of a directory.
+    pub(super) fn new(directory: &Path, name: String, at: ConfAt) -> Self {
         let (document, fault) = match at {
             ConfAt::File(found) => match found.json {
-                Ok(document) => {
-                    let fault = complaint(&name, &document).map(|why| Fault::Refused(why.to_owned()));
-                    (document, fault)
-                }
+                Ok(document) => (document, None),
                 Err(why) => (Value::Null, Some(Fault::Refused(why))),
             },
             ConfAt::Unread(why) => (Value::Null, Some(Fault::Unread(why))),
             ConfAt::Nothing => (Value::Null, Some(Fault::Refused("it was removed while it was read".to_owned()))),
         };
-        Self { name, document, fault }
+        let file = Self { name, document, plugins: Vec::new(), fault };
+        match file.fault {
+            Some(_) => file,
+            None if file.name.ends_with(".conflist") => file.list(directory),
+            None => file.single(),
+        }
+    }
+
+    /// A list, with what the folder of its network adds.
+    fn list(mut self, directory: &Path) -> Self {
+        self.plugins = plugins(&self.document).cloned().collect();
+        self.fault = list_fault(&self.document).map(Fault::Refused);
+        let network = self.document.get("name").and_then(Value::as_str).unwrap_or_default();
+        if self.fault.is_none() && !loads_inline_only(&self.document) {
+            match drop_ins(directory, network) {
+                Ok(added) => self.plugins.extend(added),
+                Err(fault) => self.fault = Some(fault),
+            }
+        }
+        if self.fault.is_none() && self.plugins.is_empty() {
+            self.fault = Some(Fault::Refused("it has no plugins, and the folder of its network has none".to_owned()));
+        }
+        self
+    }
+
+    /// A single plugin.
+    fn single(mut self) -> Self {
+        self.fault = entry_fault(&self.document).map(|why| {
+            let is_list = self.document.get(PLUGINS).is_some();
+            let hint = if is_list { ": it is a list of plugins, and its name does not end in .conflist" } else { "" };
+            Fault::Refused(format!("{why}{hint}"))
+        });
+        self.plugins = vec![self.document.clone()];
+        self
     }
 
     /// Whether it is our configuration and names our plugin.
@@ -95,7 +148,7 @@ impl ConfFile {
 
     /// What pods get by it from a runtime that can use it.
     pub(crate) fn gives(&self) -> ProvidedNetwork {
-        let mut others = self.kinds().filter(|kind| *kind != LOOPBACK).peekable();
+        let mut others = self.kinds().filter(|kind| !WITHOUT_INTERFACE.contains(kind)).peekable();
         if others.peek().is_none() {
             ProvidedNetwork::Nothing
         } else if others.all(|kind| META.contains(&kind)) {
@@ -107,30 +160,12 @@ impl ConfFile {
 
     /// The types of its plugins, in order.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &str> {
-        let single = self.document.get(PLUGINS).is_none().then_some(&self.document);
-        single.into_iter().chain(plugins(&self.document)).filter_map(kind)
+        self.plugins.iter().filter_map(kind)
     }
 
     fn has(&self, plugin: &str) -> bool {
         self.kinds().any(|kind| kind == plugin)
     }
-}
-
-/// Why no runtime uses a document, or containerd does not: libcni is stricter than the specification, and uses the name's end.
-fn complaint(name: &str, document: &Value) -> Option<&'static str> {
-    let has_no_name = || document.get("name").and_then(Value::as_str).is_none_or(str::is_empty);
-    let is_single = kind(document).is_some();
-    let typed = |list: &Value| list.as_array().filter(|list| list.iter().all(|plugin| kind(plugin).is_some())).cloned();
-    Some(match (document.get(PLUGINS).map(typed).as_ref(), name.ends_with(".conflist")) {
-        _ if !document.is_object() => "it is not an object",
-        (Some(None), _) => "a plugin has no type",
-        (None, _) if !is_single => "a plugin has no type",
-        (None, true) => "it is a single plugin's, and its name promises a list",
-        (Some(Some(list)), true) if list.is_empty() => "its list of plugins is empty",
-        (Some(_), true) if has_no_name() => "it has no name",
-        (Some(_), false) if !is_single => "it is a list of plugins, and its name does not end in .conflist",
-        _ => return None,
-    })
 }
 
 /// The files that a runtime loads, in its order: by name. A missing directory has no files.
@@ -141,7 +176,7 @@ pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
         let is_directory = path.is_dir() && !path.is_symlink();
         // Our copy says nothing of its own.
         if !is_directory && name != vcn::COPIED_CONFLIST_FILE && ENDS.iter().any(|end| name.ends_with(end)) {
-            files.push(ConfFile::new(name, ConfAt::any(&path)));
+            files.push(ConfFile::new(directory, name, ConfAt::any(&path)));
         }
     }
     Ok(files)

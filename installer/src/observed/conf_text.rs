@@ -11,15 +11,13 @@ use std::time::Duration;
 use nix::libc;
 use serde_json::Value;
 
-use crate::files::irregular;
+use super::libcni::names_field;
+use crate::files::{LONGEST_CONFIGURATION, irregular};
 
 /// Some programs write a configuration in place. A half-written one is read again before it is called damaged: to repair it
 /// would overwrite what they are writing.
 const READS: usize = 10;
 const READ_EVERY: Duration = Duration::from_millis(20);
-
-/// Longer than any configuration, in bytes.
-const LONGEST: u64 = 1 << 20;
 
 /// What has a configuration's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,11 +90,14 @@ impl ConfText {
         Self { contents, mode, json }
     }
 
-    /// The document, if it has an array of plugins, each with a type.
+    /// The document, if it has an array of plugins.
     pub(crate) fn list(&self) -> Option<&Value> {
-        let document = self.json.as_ref().ok()?;
-        let plugins = document.get(PLUGINS)?.as_array()?;
-        plugins.iter().all(|plugin| kind(plugin).is_some()).then_some(document)
+        self.json.as_ref().ok().filter(|document| document.get(PLUGINS).is_some_and(Value::is_array))
+    }
+
+    /// Whether it is damaged, as after a power cut: no other program writes such a file, so it was one of our files.
+    pub(crate) fn is_damaged(&self) -> bool {
+        !matches!(self.json, Ok(Value::Object(_)))
     }
 
     /// Whether it is a list with a plugin of one of these types.
@@ -111,15 +112,14 @@ pub(crate) fn plugins(list: &Value) -> impl Iterator<Item = &Value> {
     list.get(PLUGINS).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A plugin's type. Go finds a key in any case, and an empty type is none.
+/// A plugin's type. Go finds a key in any case, sorts keys and takes the last that is not null; an empty type is none.
 pub(crate) fn kind(plugin: &Value) -> Option<&str> {
-    let plugin = plugin.as_object()?;
-    let folded = || plugin.iter().rfind(|(key, _)| key.eq_ignore_ascii_case("type")).map(|(_, value)| value);
-    plugin.get("type").or_else(folded)?.as_str().filter(|kind| !kind.is_empty())
+    let types = plugin.as_object()?.iter().filter(|(key, value)| names_field(key, "type") && !value.is_null());
+    types.max_by_key(|(key, _)| *key)?.1.as_str().filter(|kind| !kind.is_empty())
 }
 
 /// Whether a link leads to a file of its own directory.
-fn stays_within(link: &Path) -> bool {
+pub(super) fn stays_within(link: &Path) -> bool {
     let within = |target: &Path| Some(target.parent()? == link.parent()?.canonicalize().ok()?);
     link.canonicalize().is_ok_and(|target| within(&target) == Some(true))
 }
@@ -132,9 +132,9 @@ fn read_file(path: &Path) -> io::Result<ConfText> {
         return Err(io::Error::other(irregular(path)));
     }
     let mut contents = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut contents)?;
-    if contents.len() as u64 > LONGEST {
-        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes; move it away")));
+    file.take(LONGEST_CONFIGURATION + 1).read_to_end(&mut contents)?;
+    if contents.len() as u64 > LONGEST_CONFIGURATION {
+        return Err(io::Error::other(format!("it is longer than {LONGEST_CONFIGURATION} bytes; move it away")));
     }
     Ok(ConfText::new(contents, metadata.permissions().mode() & 0o7777))
 }

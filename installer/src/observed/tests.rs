@@ -37,7 +37,11 @@ fn files_are_listed_as_the_runtime_loads_them() {
         (".conf", vec!["hidden"], None),
         ("20-single.conf", vec!["flannel"], None),
         ("20-\u{fffd}.conf", vec!["x"], None),
-        ("30-nameless.json", vec![], refused("a plugin has no type")),
+        (
+            "30-nameless.json",
+            vec![],
+            refused("a plugin has no type: it is a list of plugins, and its name does not end in .conflist"),
+        ),
         ("40-link.conf", vec![], unread()),
         ("87-podman.conflist", vec!["bridge", "portmap"], None),
         ("99-dummy.conf", vec![], refused("EOF while parsing a value at line 1 column 0")),
@@ -48,28 +52,83 @@ fn files_are_listed_as_the_runtime_loads_them() {
     assert_eq!(conf_files(Path::new("/nowhere/at/all")).unwrap(), []);
 }
 
+/// A line is `VERDICT FILE TEXT`, or `+ FILE TEXT` for another file in the directory of the line before. The verdicts are libcni's
+/// (tests/tests/cluster/libcni.rs): the types of the plugins that it loads, or that it refuses the file.
 #[test]
-fn files_that_containerd_refuses_are_recognized() {
-    for (name, text, refused) in [
-        ("10-a.conflist", r#"{"name":"a","plugins":[{"type":"bridge"}]}"#, None),
-        ("10-a.conflist", r#"{"plugins":[{"type":"bridge"}]}"#, Some("it has no name")),
-        ("10-a.conflist", r#"{"name":"a","plugins":[]}"#, Some("its list of plugins is empty")),
-        ("10-a.conflist", r#"{"name":"a","type":"bridge"}"#, Some("its name promises a list")),
-        ("10-a.conf", r#"{"name":"a","type":"bridge"}"#, None),
-        ("10-a.conf", r#"{"name":"a","plugins":[{"type":"bridge"}]}"#, Some("does not end in .conflist")),
-        ("10-a.conflist", r#"{"name":"a","plugins":[{"Type":"bridge"}]}"#, None),
-        ("10-a.conflist", "{\"name\":\"a\\ufffd\",\"plugins\":[{\"type\":\"bridge\"}]}", None),
-        ("10-a.conflist", r#"{"name":"a","plugins":[{"type":""}]}"#, Some("")),
-        ("10-a.conflist", r#"{"name":"a","x":1e999,"plugins":[{"type":"bridge"}]}"#, Some("")),
-        ("10-a.conflist", "[]", Some("")),
-    ] {
-        let found = ConfFile::new(name.to_owned(), ConfAt::File(ConfText::new(text.into(), 0o644)));
-        match (&found.fault, refused) {
-            (None, None) => assert!(found.kinds().eq(["bridge"]), "{name}: {text}"),
-            (Some(Fault::Refused(why)), Some(part)) => assert!(why.contains(part), "{text}: {why}"),
-            _ => panic!("{text}: {found:?}"),
+fn files_are_judged_as_libcni_judges_them() {
+    let root = tempfile::tempdir().unwrap();
+    let (mut place, mut judged) = (root.path().to_owned(), Vec::new());
+    let golden = include_str!("../../golden/libcni.txt");
+    for (at, line) in golden.lines().enumerate() {
+        let parts: Vec<&str> = line.splitn(3, ' ').collect();
+        let [verdict, name, text] = parts[..] else { panic!("{line}") };
+        if verdict != "+" {
+            place = root.path().join(at.to_string());
+            judged.push((place.clone(), name, verdict, line));
         }
+        fs::create_dir_all(place.join(name).parent().unwrap()).unwrap();
+        fs::write(place.join(name), text.replace('\u{2400}', "\0")).unwrap();
     }
+    let differences = judged.iter().filter_map(|(place, name, expected, line)| {
+        let files = conf_files(place).unwrap();
+        let file = files.iter().find(|file| file.name == *name)?;
+        let kinds = file.kinds().collect::<Vec<_>>().join(",");
+        let verdict = if file.fault.is_some() { "refused" } else { &kinds };
+        (verdict != *expected).then(|| format!("{line}\n  here: {verdict} {:?}", file.fault))
+    });
+    assert_eq!(differences.collect::<Vec<_>>().join("\n"), "");
+    assert!(judged.len() > 300);
+}
+
+#[test]
+fn fault_names_file_field_and_value() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = |fields: &str| format!(r#"{{"name": "x", {fields}}}"#);
+    fs::create_dir(directory.path().join("x")).unwrap();
+    for (text, drop_in, expected) in [
+        (list(r#""disableCheck": 1"#), "", "disableCheck is 1, which must be true or false"),
+        (
+            list(r#""plugins": [{"type": "a", "capabilities": {"mac": "yes"}}]"#),
+            "",
+            r#"capabilities.mac is "yes", which must be true or false"#,
+        ),
+        (
+            list(r#""plugins": [{"type": "a", "dns": {"nameservers": "10.0.0.2"}}]"#),
+            "",
+            r#"nameservers is "10.0.0.2", which must be a list"#,
+        ),
+        (list(r#""plugins": [{"type": "a"}]"#), r#"{"type": 7}"#, "x/10-a.conf: type is 7, which must be a text"),
+        (list(r#""plugins": [{"type": "a"}]"#), "{", "x/10-a.conf: EOF while parsing"),
+    ] {
+        fs::write(directory.path().join("10-x.conflist"), &text).unwrap();
+        fs::write(directory.path().join("x/10-a.conf"), if drop_in.is_empty() { r#"{"type":"b"}"# } else { drop_in })
+            .unwrap();
+        let files = conf_files(directory.path()).unwrap();
+        assert!(matches!(&files[0].fault, Some(Fault::Refused(why)) if why.starts_with(expected)), "{:?}", files[0]);
+    }
+}
+
+#[test]
+fn folder_that_cannot_be_read_here_is_no_proof() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("net.d");
+    fs::create_dir_all(directory.join("real")).unwrap();
+    fs::create_dir(root.path().join("outside")).unwrap();
+    for (network, to, is_known) in [
+        ("a", Some("../outside"), false),
+        ("a", Some("/nowhere/at/all"), false),
+        ("a", Some("real"), true),
+        ("../outside", None, false),
+        ("../net.d/real", None, true),
+    ] {
+        to.iter().for_each(|to| symlink(to, directory.join(network)).unwrap());
+        assert_eq!(matches!(drop_ins(&directory, network), Err(Fault::Unread(_))), !is_known, "{network} {to:?}");
+        to.iter().for_each(|_| fs::remove_file(directory.join(network)).unwrap());
+    }
+    fs::write(directory.join("real/1.conf"), r#"{"type":"a"}"#).unwrap();
+    symlink("/nowhere/at/all", directory.join("real/2.conf")).unwrap();
+    let unread = drop_ins(&directory, "real");
+    assert!(matches!(&unread, Err(Fault::Unread(why)) if why.starts_with("real/2.conf: it is a link")), "{unread:?}");
 }
 
 #[test]
@@ -83,7 +142,10 @@ fn owner_and_network_of_file_follow_from_name_and_plugins() {
         (&["flannel", "portmap"][..], ProvidedNetwork::Network),
         (&["multus", "bridge"], ProvidedNetwork::Network),
         (&["loopback", "multus-shim"], ProvidedNetwork::CalledNetwork),
+        (&["multus-shim", "portmap", "istio-cni"], ProvidedNetwork::CalledNetwork),
         (&["loopback"], ProvidedNetwork::Nothing),
+        (&["linkerd-cni"], ProvidedNetwork::Nothing),
+        (&["portmap", "bandwidth", "firewall", "sbr", "tuning", "istio-cni"], ProvidedNetwork::Nothing),
     ] {
         let found = conf_file("00-x.conflist", kinds);
         assert_eq!(

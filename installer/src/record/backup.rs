@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::files::{entries, name as file_name, open_file, remove, replace};
+use crate::files::{entries, is_damaged, name as file_name, open_file, remove, replace};
 
 /// The copies' directory, in the data directory.
 pub(crate) const DIRECTORY: &str = "before";
@@ -27,17 +27,23 @@ impl Backup {
             let found = file_name(&path);
             let mut parts = found.splitn(3, '.');
             let (user, group) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-            (parts.next()? == name).then_some(Self { path, user, group })
+            let is_copy =
+                parts.next()? == name && !open_file(&path).and_then(|copy| is_damaged(copy, name)).unwrap_or(false);
+            is_copy.then_some(Self { path, user, group })
         })
     }
 
-    /// Copies a file, unless there is a copy: the first one is from before us. Nothing to copy is no error.
+    /// Copies a file, unless there is a copy: the first one is from before us. Nothing to copy is no error, nor is a damaged file:
+    /// a power cut left it of one of our files.
     pub(crate) fn make(path: &Path, name: &str, data_dir: &Path) -> Result<(), Error> {
         let file = match open_file(path) {
             _ if Self::find(data_dir, name).is_some() => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other.map_err(Error::reading(path))?,
         };
+        if open_file(path).and_then(|file| is_damaged(file, name)).map_err(Error::reading(path))? {
+            return Ok(());
+        }
         let metadata = file.metadata().map_err(Error::reading(path))?;
         let copy = format!("{}.{}.{name}", metadata.uid(), metadata.gid());
         let mode = metadata.permissions().mode() & 0o7777;

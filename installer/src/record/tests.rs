@@ -58,6 +58,25 @@ fn backup_restores_contents_mode_and_links() {
     assert_eq!(fs::read_link(&target).unwrap(), Path::new("nowhere"));
 }
 
+/// Release 0.2.0 kept them.
+#[test]
+fn backup_of_a_damaged_file_is_neither_made_nor_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("lib");
+    for (name, cut, healthy) in [("vcn-native", "", "#!/bin/sh\n"), (vcn::CONFLIST_FILE, "\0\0\0\0", "{}")] {
+        let (target, copy) = (directory.path().join(name), data.join(format!("before/0.0.{name}")));
+        fs::write(&target, cut).unwrap();
+        Backup::make(&target, name, &data).unwrap();
+        assert!(!copy.exists());
+        fs::create_dir_all(data.join("before")).unwrap();
+        fs::write(&copy, cut).unwrap();
+        assert_eq!(Backup::find(&data, name), None);
+        fs::write(&target, healthy).unwrap();
+        Backup::make(&target, name, &data).unwrap();
+        assert!(Backup::find(&data, name).is_some(), "it replaces the damaged one");
+    }
+}
+
 fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }

@@ -28,7 +28,8 @@ pub(crate) fn chain(text: &str) -> Vec<Value> {
 /// A configuration of these plugins.
 pub(crate) fn conf_file(name: &str, kinds: &[&str]) -> ConfFile {
     let plugins: Vec<_> = kinds.iter().map(|kind| json!({"type": kind})).collect();
-    ConfFile { name: name.to_owned(), document: json!({"name": "x", "plugins": plugins}), fault: None }
+    let document = json!({"name": "x", "plugins": plugins});
+    ConfFile { name: name.to_owned(), document, plugins, fault: None }
 }
 
 /// One that no pod starts by.

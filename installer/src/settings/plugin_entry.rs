@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::observed::kind;
+use crate::observed::{entry_fault, kind};
 
 /// Our plugin that gives a pod its address, the first of the chain.
 pub(crate) const MAIN: &str = "vcn-native";
@@ -59,7 +59,8 @@ fn entry(at: usize, element: Value) -> Result<Value, String> {
     match rest.shift_remove_entry("type") {
         Some((key, Value::String(kind))) if !kind.is_empty() => {
             // The type first.
-            Ok(Value::Object([(key, kind.into())].into_iter().chain(rest).collect()))
+            let entry = Value::Object([(key, kind.into())].into_iter().chain(rest).collect());
+            entry_fault(&entry).map_or(Ok(entry), |why| Err(format!("its element {at} is refused by runtimes: {why}")))
         }
         _ => Err(refused()),
     }

@@ -8,10 +8,10 @@ use std::path::Path;
 use super::kernel_settings;
 use crate::error::Error;
 use crate::files::{entries, is_our_plugin, is_temporary, name, remove};
-use crate::observed::{ConfAt, is_ours};
+use crate::observed::{ConfAt, is_copy, is_ours};
 use crate::record::backup::{self, Backup};
 use crate::record::{self, Record};
-use crate::settings::{OURS, Settings, VNIC_ATTACH};
+use crate::settings::{OURS, Settings};
 use crate::uninstall::Removal;
 
 /// Our files in the state directory; a suffix names an older generation, a damaged file or a temporary one.
@@ -37,7 +37,7 @@ const DATA: [&str; 9] = [
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
     let (copy, path) = (settings.copied_conflist(), settings.conflist());
     let is_recorded = record.configurations.contains_key(vcn::COPIED_CONFLIST_FILE);
-    if ConfAt::settled(&copy).file().is_some_and(|found| is_recorded || found.lists(&[VNIC_ATTACH])) {
+    if ConfAt::settled(&copy).file().is_some_and(|found| is_copy(found, is_recorded)) {
         removal.step(format!("remove {}", copy.display()), || remove(&copy));
     }
     let known = record.conflist();

@@ -63,6 +63,30 @@ fn a_single_plugins_configuration_is_copied_as_a_list() {
 }
 
 #[test]
+fn copy_is_of_the_configuration_whose_plugins_make_an_interface() {
+    let node = node(FLANNEL);
+    for plugin in ["istio-cni", "linkerd-cni", "portmap", "loopback"] {
+        let alone = format!(r#"{{"name": "alone", "cniVersion": "0.3.1", "type": "{plugin}"}}"#);
+        fs::write(node.path("net.d/05-alone.conf"), alone).unwrap();
+        let (code, printed) = node.run(&ON);
+        assert_eq!((code, copied(&node)), (0, node.document("net.d/10-flannel.conflist")), "{plugin}: {printed}");
+    }
+}
+
+#[test]
+fn copy_lists_plugins_that_its_source_has_only_in_a_folder() {
+    let node = node(r#"{"name": "cbr0", "cniVersion": "1.0.0"}"#);
+    fs::create_dir(node.path("net.d/cbr0")).unwrap();
+    for (name, kind) in [("20-b", "portmap"), ("10-a", "flannel")] {
+        fs::write(node.path(&format!("net.d/cbr0/{name}.conf")), format!(r#"{{"type": "{kind}"}}"#)).unwrap();
+    }
+    node.run(&ON);
+    let (plugins, inline) = (json!([{"type": "flannel"}, {"type": "portmap"}]), true);
+    let expected = json!({"name": "cbr0", "cniVersion": "1.0.0", "loadOnlyInlinedPlugins": inline, "plugins": plugins});
+    assert_eq!(copied(&node), expected);
+}
+
+#[test]
 fn configuration_that_sorts_before_the_copy_is_noted() {
     let node = node(FLANNEL);
     let list = |kind: &str| format!(r#"{{"name": "x", "cniVersion": "0.3.1", "plugins": [{{"type": "{kind}"}}]}}"#);

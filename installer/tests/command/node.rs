@@ -185,6 +185,9 @@ impl Node {
             for entry in fs::read_dir(self.path(name)).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 let metadata = fs::metadata(&path).unwrap();
+                if metadata.is_dir() {
+                    continue;
+                }
                 let contents = fs::read(&path).unwrap();
                 snapshot.insert(
                     path,

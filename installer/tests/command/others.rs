@@ -43,6 +43,27 @@ fn appended_plugin_stays_when_our_settings_change() {
     assert_eq!(node.document(CONFLIST)["plugins"][0], json!({"type": "vcn-native"}));
 }
 
+#[test]
+fn folder_of_our_network_is_read_as_runtimes_read_it() {
+    let node = node();
+    fs::create_dir(node.path("net.d/vcn-native")).unwrap();
+    for (plugin, noted) in [
+        (r#"{"type": "gone"}"#, "gone, which another program added to our chain, has no binary"),
+        ("{", "and refuse both: vcn-native/10-a.conf: EOF"),
+        (r#"{"type": "a", "ipam": []}"#, "and refuse both: vcn-native/10-a.conf: ipam is [], which must be an object"),
+    ] {
+        fs::write(node.path("net.d/vcn-native/10-a.conf"), plugin).unwrap();
+        let (code, text) = node.run(&INSTALL);
+        let word = if plugin.contains("gone") { "[plugin-missing]" } else { "[drop-in-refused]" };
+        assert!(code == 0 && text.contains(noted) && text.contains(word), "{text}");
+        assert_eq!(node.kinds(), ["vcn-native", "portmap"]);
+    }
+    node.executable("bin/older", &PORTMAP.replace("\"0.4.0\",", ""));
+    fs::write(node.path("net.d/vcn-native/10-a.conf"), r#"{"type": "older"}"#).unwrap();
+    let (code, text) = node.run(&INSTALL);
+    assert_eq!((code, &node.document(CONFLIST)["cniVersions"]), (0, &json!(["0.3.1", "1.0.0"])), "{text}");
+}
+
 /// In the container that path may be another file than on the host, or none.
 #[test]
 fn link_in_place_of_our_file_is_refused_and_stays() {

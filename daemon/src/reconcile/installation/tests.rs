@@ -35,6 +35,8 @@ fn preceding_configuration_blocks_unless_cri_o_skips_it() {
             (before(ProvidedNetwork::Nothing), vec![(preceded, true, file())]),
             (copy_after(ProvidedNetwork::Network), vec![(preceded, false, file())]),
             (copy_after(ProvidedNetwork::CalledNetwork), vec![]),
+            (copy_after(ProvidedNetwork::Nothing), vec![(preceded, true, file())]),
+            (note(NoteKind::DropInRefused), vec![(blocked, true, file())]),
             (note(NoteKind::PluginMissing), vec![(Reason::PluginMissing, true, file())]),
         ] {
             assert_eq!(conditions_of(runtime, vec![note.clone()]), expected, "{runtime:?} {note:?}");

@@ -111,7 +111,7 @@ fn preceding_configurations_are_reported_as_runtimes_use_them() {
             format!("05-cilium.conflist {} [sorts-before]", used("the runtime"))
         ]
     );
-    let nothing = "which gives pods a loopback link and no network [sorts-before]";
+    let nothing = "and its plugins make no interface: pods get no network [sorts-before]";
     assert_eq!(texts(&[loopback, cilium.clone()]), [format!("01-loopback.conf {}, {nothing}", used("the runtime"))]);
     let names = "although it names plugins without a binary: x [lacks-plugins]";
     assert_eq!(

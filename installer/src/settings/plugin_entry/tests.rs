@@ -43,6 +43,8 @@ fn invalid_chain_is_refused_with_the_valid_names() {
     {
         assert!(entries(wrong).is_err(), "{wrong}");
     }
+    let typed = refused(r#"["portmap", {"type": "a", "capabilities": ["mac"]}]"#);
+    assert_eq!(typed, r#"its element 1 is refused by runtimes: capabilities is ["mac"], which must be an object"#);
 }
 
 #[test]

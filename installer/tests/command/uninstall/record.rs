@@ -1,4 +1,4 @@
-//! What was there before us comes back although the record is damaged.
+//! What was there before us comes back although the record is damaged; what a power cut left of our files does not.
 
 use std::fs;
 
@@ -31,5 +31,31 @@ fn damaged_or_unreadable_record_costs_nothing_that_was_there_before() {
         assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
         assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "foreign, too");
         assert!(node.knows_nothing());
+    }
+}
+
+/// The record is lost, so nothing else says whose the files were.
+#[test]
+fn damaged_files_of_ours_are_neither_kept_nor_restored() {
+    const OURS: [&str; 3] = ["net.d/05-vcn-native.conflist", "net.d/00-vnic-attach.conflist", "bin/vcn-native"];
+    for damage in ["", "\0\0\0\0\0\0\0\0"] {
+        for is_repaired in [true, false] {
+            let node = Node::installed();
+            OURS.iter().for_each(|name| fs::write(node.path(name), damage).unwrap());
+            fs::remove_dir_all(node.path("lib")).unwrap();
+            // As release 0.2.0 kept them.
+            fs::create_dir_all(node.path("lib/before")).unwrap();
+            fs::write(node.path("lib/before/0.0.05-vcn-native.conflist"), damage).unwrap();
+            fs::write(node.path("lib/before/0.0.vcn-native"), damage).unwrap();
+            if is_repaired {
+                let (code, text) = node.run(&INSTALL);
+                assert!(code == 0 && text.contains("status: installed"), "{text}");
+                assert_eq!(node.names(), ["bin/portmap", "bin/vcn-native", "net.d/05-vcn-native.conflist"], "{text}");
+            }
+            let (code, text) = node.uninstall(&Host::new(), &[]);
+            assert!(code == 0 && !text.contains("restore "), "{text}");
+            assert_eq!(node.names(), ["bin/portmap"], "{text}");
+            assert!(node.knows_nothing());
+        }
     }
 }
