@@ -230,6 +230,10 @@ pub struct Options {
     /// Physical ports by name.
     #[command(flatten)]
     pub ports: Ports,
+    /// For tests on machines without network cards: the kind that the kernel reports of links that stand for them. Only the command
+    /// line can set it
+    #[arg(long, global = true, hide = true, env = "TEST_NIC_KIND", value_name = "KIND")]
+    pub test_nic_kind: Option<String>,
     /// Seconds between two reconciles without events
     #[arg(long = "resync-seconds", global = true, env = "RESYNC_SECONDS", default_value = "30", value_name = "SECONDS", value_parser = interval)]
     pub resync: Duration,

@@ -9,6 +9,7 @@ use resident::args::NodeIpMissing;
 use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 use thiserror::Error;
+use vcn::LinkKindName;
 
 use crate::args::Options;
 
@@ -63,6 +64,11 @@ impl Settings {
             installer: installer::Settings::new(options.installer.clone(), state)?,
             options,
         })
+    }
+
+    /// The kind of links of VNICs.
+    pub fn nics(&self) -> LinkKindName {
+        LinkKindName::new(self.test_nic_kind.clone())
     }
 
     /// The socket that the subcommands ask.

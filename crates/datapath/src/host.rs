@@ -8,8 +8,8 @@ use ipnetwork::{IpNetwork, Ipv6Network};
 use netlink::Rule;
 use serde::{Deserialize, Serialize};
 use vcn::{
-    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, METADATA_ADDRESS_V6, MacAddr, Mark, Mtu, PODS_TABLE,
-    PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, VnicRoute, vnic_mark,
+    Family, IfName, LINK_ALIAS_PREFIX, LinkKindName, METADATA_ADDRESS, METADATA_ADDRESS_V6, MacAddr, Mark, Mtu,
+    PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, VnicRoute, vnic_mark,
 };
 
 use crate::pod::everything;
@@ -274,13 +274,11 @@ fn sysctl(key: &str, value: &str) -> Object {
     Object::Sysctl(SysctlSpec { key: key.to_owned(), value: value.to_owned() })
 }
 
-/// Finds a link by its Ethernet address among those that are devices (a VLAN or macvlan of the same address is not).
-pub(crate) fn device_by_mac(links: &[netlink::Link], mac: MacAddr) -> Option<&netlink::Link> {
-    let is_device = |link: &&netlink::Link| {
-        !link.loopback
-            && link.master.is_none()
-            && link.vlan.is_none()
-            && !matches!(link.kind.as_deref(), Some("macvlan" | "macvtap" | "ipvlan" | "bridge" | "dummy"))
-    };
-    links.iter().filter(is_device).find(|link| link.mac == Some(mac))
+/// The device of a VNIC. One that is part of a bridge or bond is that one's.
+pub(crate) fn device_of<'a>(
+    links: &'a [netlink::Link],
+    vnic: MacAddr,
+    nics: &LinkKindName,
+) -> Option<&'a netlink::Link> {
+    links.iter().find(|link| link.master.is_none() && link.is_nic_of(vnic, nics))
 }

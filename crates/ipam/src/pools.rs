@@ -11,7 +11,9 @@ use std::time::Duration;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vcn::{AttachMode, Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId, VlanTag, VnicRoute};
+use vcn::{
+    AttachMode, Family, IfName, LinkKindName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId, VlanTag, VnicRoute,
+};
 
 use crate::{BootId, BootTime, Error, read_state, write_atomically};
 
@@ -94,6 +96,9 @@ pub struct AttachOffer {
     /// On bare metal, the tag of the VLAN link that the pod gets; `link` is then the physical port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanTag>,
+    /// The kind that `link` must have; absent for hardware. Another link may have its name.
+    #[serde(default, skip_serializing_if = "LinkKindName::is_hardware")]
+    pub link_kind: LinkKindName,
     /// The CIDR blocks of its subnet.
     #[serde(default)]
     pub subnets: PerFamily<IpNetwork>,

@@ -25,7 +25,7 @@ pub fn read<A: Parser>(
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
 ) -> Result<(ArgMatches, Layers), clap::Error> {
-    let untyped = |arg: Arg| match keys.iter().find(|key| arg.get_long() == key.flag().strip_prefix("--")) {
+    let untyped = |arg: Arg| match keys.of_command_line().find(|key| arg.get_long() == key.flag().strip_prefix("--")) {
         Some(_) => bare(arg).global(true).value_parser(clap::value_parser!(String)),
         None => arg,
     };
@@ -39,7 +39,7 @@ pub fn read<A: Parser>(
     let in_environment = environment.iter().any(|(name, value)| name == CONFIG_FILE && !value.is_empty());
     let file_is_named = in_environment || matches.value_source("config_file") == Some(ValueSource::CommandLine);
     let file = by_flag.filter(|file| !file.as_os_str().is_empty()).unwrap_or_else(|| default_file.into());
-    let flags: BTreeMap<String, String> = keys.iter().filter_map(|key| typed(key, &matches)).collect();
+    let flags: BTreeMap<String, String> = keys.of_command_line().filter_map(|key| typed(key, &matches)).collect();
     Ok((matches, Layers { flags, environment, file, file_is_named }))
 }
 

@@ -143,7 +143,7 @@ impl Read {
     /// Adds a stronger layer: its valid values. An empty value sets nothing: manifests leave some empty.
     fn take(&mut self, keys: &Keys, layer: Vec<(String, GivenValue)>) {
         for (name, given) in layer {
-            match keys.find(&name) {
+            match keys.find(&name).filter(|key| given.place == Place::Flag || !key.is_for_tests()) {
                 None => {
                     let nearest = keys.nearest(&name);
                     let problem = Problem::new(given.place, name, "is no key").instead(nearest);

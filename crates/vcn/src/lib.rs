@@ -36,4 +36,6 @@ pub use linux::{IfName, IfNameError, Mark, Mtu, PodRoute, Priority, TableId, Vla
 pub use mac::{MacAddr, MacAddrError};
 pub use ocid::{Ocid, OcidError};
 pub use printable::printable;
-pub use vnic::{AttachMode, ExclusiveLink, Purpose, SubnetAddressing, Vnic, VnicRoute};
+pub use vnic::{
+    AttachMode, ExclusiveLink, LinkIdentity, LinkKindName, LinkSettings, Purpose, SubnetAddressing, Vnic, VnicRoute,
+};

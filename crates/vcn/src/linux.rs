@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::text_type;
 
-/// A link (interface) name: 1–15 bytes, none of `/`, `:`, white space; not `.` or `..` (the kernel's `dev_valid_name`). It is
-/// copied much and short, so it is not on the heap.
+/// A link (interface) name: 1–15 bytes, none of `/`, `:`, `%`, white space; not `.` or `..` (the kernel's `dev_valid_name` and
+/// `dev_prep_valid_name`). It is copied much and short, so it is not on the heap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct IfName {
@@ -42,8 +42,8 @@ impl IfName {
             "it is longer than 15 bytes"
         } else if name == "." || name == ".." {
             "it is a directory name"
-        } else if name.bytes().any(|b| b == b'/' || b == b':' || b == 0 || b.is_ascii_whitespace() || b == 0x0b) {
-            "it contains '/', ':', NUL or white space"
+        } else if name.bytes().any(|byte| is_space(byte) || matches!(byte, b'/' | b':' | b'%' | 0)) {
+            "it contains '/', ':', '%', NUL or white space"
         } else {
             let mut bytes = [0; Self::MAX_LEN];
             bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
@@ -58,6 +58,11 @@ impl IfName {
         let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
         std::str::from_utf8(bytes).unwrap_or_default()
     }
+}
+
+/// The kernel's `isspace`, whose table is that of Latin-1: 0xa0, the no-break space, is also the second byte of `à` in UTF-8.
+const fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t'..=b'\r' | b' ' | 0xa0)
 }
 
 text_type!(IfName, IfNameError);
@@ -193,7 +198,8 @@ mod tests {
 
     #[test]
     fn link_names_the_kernel_would_refuse_are_refused() {
-        for bad in ["", ".", "..", "a/b", "a b", "a:b", "0123456789abcdef", "a\u{b}b", "a\0"] {
+        for bad in ["", ".", "..", "a/b", "a b", "a:b", "0123456789abcdef", "a\u{b}b", "a\0", "x%d", "%", "100%", "à"]
+        {
             assert!(IfName::new(bad).is_err(), "{bad:?}");
         }
         for good in ["eth0", "eth0.100", "0123456789abcde", "wg-test", "é"] {

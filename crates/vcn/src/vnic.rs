@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 
-use crate::{IfName, MacAddr, Ocid, PerFamily, VlanTag};
+use crate::{IfName, MacAddr, Mtu, Ocid, PerFamily, VlanTag};
 
 /// One VNIC of this instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub struct VnicRoute {
 pub struct ExclusiveLink {
     /// The name that it had on the host, and gets back. On bare metal the physical port, which stays there.
     pub link: IfName,
-    /// Its Ethernet address: what it is found by.
+    /// The VNIC's Ethernet address. The pod may have changed the link's.
     pub mac: MacAddr,
     /// On bare metal, the tag of the VLAN link that was made in the pod; `None` where the link itself moves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,6 +70,76 @@ pub struct ExclusiveLink {
     /// The virtual router of each family.
     #[serde(default)]
     pub routers: PerFamily<IpAddr>,
+    /// What identifies it in the pod; absent until it is there, and in records of version 0.2.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<LinkIdentity>,
+    /// What it had on the host, and gets back; absent in records of version 0.2.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<LinkSettings>,
+}
+
+/// What identifies a link in its namespace. A pod with `NET_ADMIN` chooses names and Ethernet addresses, but not these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkIdentity {
+    /// Its index.
+    pub index: u32,
+    /// Its kind.
+    #[serde(default, skip_serializing_if = "LinkKindName::is_hardware")]
+    pub kind: LinkKindName,
+    /// The Ethernet address that its driver calls permanent; `None` where the driver has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permanent_mac: Option<MacAddr>,
+}
+
+/// What a pod may change of a link and an operator may have set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkSettings {
+    /// Its MTU.
+    pub mtu: Mtu,
+    /// Its group.
+    pub group: u32,
+    /// The length of its transmit queue, in packets.
+    pub queue_length: u32,
+}
+
+impl Default for LinkSettings {
+    /// The kernel's for Ethernet, with the MTU of a VCN.
+    fn default() -> Self {
+        Self { mtu: Mtu::VCN, group: 0, queue_length: 1000 }
+    }
+}
+
+/// A link's kind in the kernel's words: `veth`, `vlan`, …; none for what a driver of hardware or of a hypervisor made, which no
+/// pod can make.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LinkKindName(Option<String>);
+
+impl LinkKindName {
+    /// The kind of network cards.
+    pub const HARDWARE: Self = Self(None);
+
+    /// A VLAN link.
+    pub fn vlan() -> Self {
+        Self(Some("vlan".to_owned()))
+    }
+
+    /// The kind of this name; none for hardware.
+    pub const fn new(name: Option<String>) -> Self {
+        Self(name)
+    }
+
+    /// The name; none for hardware.
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// Whether it is hardware, to the kernel.
+    pub const fn is_hardware(&self) -> bool {
+        self.0.is_none()
+    }
 }
 
 /// Whom a VNIC serves.

@@ -11,7 +11,7 @@ use api::npn::NpnVnic;
 use datapath::Object;
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
 use ipnetwork::IpNetwork;
-use vcn::{Family, Mtu, Ocid, PerFamily, Purpose, SubnetAddressing, TableId, Vnic, vnic_mark};
+use vcn::{Family, LinkKindName, Mtu, Ocid, PerFamily, Purpose, SubnetAddressing, TableId, Vnic, vnic_mark};
 
 use crate::decide::devices::Devices;
 use crate::decide::exclusive::ExclusiveVnic;
@@ -29,6 +29,8 @@ pub(crate) struct HostFacts<'a> {
     pub vnics: &'a [Vnic],
     pub npn: Option<&'a NativePodNetwork>,
     pub links: &'a [netlink::Link],
+    /// The kind of those that are VNICs'.
+    pub nics: &'a LinkKindName,
     /// Which of them were the VNICs' before.
     pub devices: &'a Devices,
     /// Whether the kernel speaks IPv6.
@@ -181,10 +183,11 @@ impl DesiredState {
 
 /// The link of a VNIC, or why there is none.
 fn placement(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Result<Placement, String> {
-    match facts.devices.renumbered(vnic, facts.vnics, facts.links) {
+    match facts.devices.renumbered(vnic, facts.vnics, facts.links, facts.nics) {
         Some(link) => Ok(Placement::Device { link: link.name.clone() }),
         None => {
-            place(vnic, facts.vnics, facts.links, |index| policy.ports.named(index)).map_err(|error| error.to_string())
+            let port = |index| policy.ports.named(index);
+            place(vnic, facts.vnics, facts.links, facts.nics, port).map_err(|error| error.to_string())
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use netlink::Link;
-use vcn::{IfName, MacAddr, Ocid, Vnic};
+use vcn::{IfName, LinkKindName, MacAddr, Ocid, Vnic};
 
 /// The interface index of each VNIC.
 #[derive(Clone, Debug, Default)]
@@ -14,11 +14,21 @@ pub(crate) struct Devices(HashMap<Ocid, u32>);
 impl Devices {
     /// The link of a VNIC whose MAC no link has any more. On bare metal, ports may have MACs of their own, so nothing is
     /// assumed there.
-    pub(crate) fn renumbered<'a>(&self, vnic: &Vnic, vnics: &[Vnic], links: &'a [Link]) -> Option<&'a Link> {
+    pub(crate) fn renumbered<'a>(
+        &self,
+        vnic: &Vnic,
+        vnics: &[Vnic],
+        links: &'a [Link],
+        nics: &LinkKindName,
+    ) -> Option<&'a Link> {
         let index = self.0.get(&vnic.id)?;
-        let is_found = links.iter().any(|link| link.mac == Some(vnic.mac));
+        let is_found = links.iter().any(|link| link.is_nic_of(vnic.mac, nics));
         let is_anothers = |mac: Option<MacAddr>| vnics.iter().any(|other| Some(other.mac) == mac);
-        let is_device = |link: &&Link| link.index == *index && link.master.is_none() && !is_anothers(link.mac);
+        // One with a permanent address is found by that, or is another VNIC's.
+        let is_candidate = |link: &&Link| link.index == *index && link.kind.as_deref() == nics.name();
+        let is_device = |link: &&Link| {
+            is_candidate(link) && link.permanent_mac.is_none() && link.master.is_none() && !is_anothers(link.mac)
+        };
         links.iter().find(is_device).filter(|_| vnic.nic_index.is_none() && !is_found)
     }
 
@@ -53,7 +63,7 @@ mod tests {
             ("bare metal", bare_metal, vec![changed], None),
         ] {
             let devices = Devices(HashMap::from([(vnics[1].id.clone(), 5)]));
-            let found = devices.renumbered(&vnics[1], &vnics, &links);
+            let found = devices.renumbered(&vnics[1], &vnics, &links, &LinkKindName::HARDWARE);
             assert_eq!(found, expected.map(|at: usize| &links[at]), "{case}");
         }
     }

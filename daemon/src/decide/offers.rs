@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use datapath::host::HostVnic;
+use datapath::host::{HostVnic, Placement};
 use ipam::{AttachOffer, BootId, BootTime, FamilyPool, Pools, VnicPool};
 use ipnetwork::IpNetwork;
-use vcn::{Family, IfName, PerFamily, Purpose, SubnetAddressing, VlanTag, Vnic};
+use vcn::{Family, IfName, LinkKindName, PerFamily, Purpose, SubnetAddressing, Vnic};
 
 use crate::decide::exclusive::{self, ExclusiveVnic};
 use crate::decide::pools::ConfiguredVnics;
@@ -33,10 +33,10 @@ pub(crate) fn offers(
             // Its link is not on the host while a pod has it.
             let before = || published().find(|pool| pool.vnic_id == *id).map(|pool| pool.link.clone());
             let link = own.link.clone().or_else(|| before().filter(|_| own.is_in_pod))?;
-            return Some(for_one_pod(own, link, request));
+            return Some(for_one_pod(own, link, request, hosted.nics));
         }
         let host = hosted.vnics.iter().find(|host| host.vnic.id == *id).filter(|_| request.is_shared())?;
-        Some(shared(vnic, host, request, facts.vnics()))
+        Some(shared(vnic, host, request, facts.vnics(), hosted.nics))
     };
     requests.iter().filter_map(offer).collect()
 }
@@ -58,7 +58,11 @@ pub(crate) fn alone(offers: Vec<VnicPool>, current: Option<&Pools>, boot: &BootI
     Some(next.following(current, now))
 }
 
-fn shared(vnic: &Vnic, host: &HostVnic, request: &VnicRequest, vnics: &[Vnic]) -> VnicPool {
+fn shared(vnic: &Vnic, host: &HostVnic, request: &VnicRequest, vnics: &[Vnic], nics: &LinkKindName) -> VnicPool {
+    let link_kind = match &host.placement {
+        Placement::Vlan { .. } => LinkKindName::vlan(),
+        Placement::Device { .. } => nics.clone(),
+    };
     let mut families = PerFamily::default();
     for (family, at) in host.vnic.addressing.iter() {
         // Of IPv4 the metadata service lists the VNIC's own address alone.
@@ -81,12 +85,12 @@ fn shared(vnic: &Vnic, host: &HostVnic, request: &VnicRequest, vnics: &[Vnic]) -
         mtu: request.mtu,
         table: host.table,
         purpose: Purpose::Attach,
-        attach: Some(offer(&host.vnic, request, None)),
+        attach: Some(AttachOffer { link_kind, ..offer(&host.vnic, request) }),
         families,
     }
 }
 
-fn for_one_pod(own: &ExclusiveVnic, link: IfName, request: &VnicRequest) -> VnicPool {
+fn for_one_pod(own: &ExclusiveVnic, link: IfName, request: &VnicRequest, nics: &LinkKindName) -> VnicPool {
     let mut families = PerFamily::default();
     for (family, at) in own.vnic.addressing.iter() {
         let addresses = vec![IpNetwork::from(at.address)];
@@ -101,22 +105,21 @@ fn for_one_pod(own: &ExclusiveVnic, link: IfName, request: &VnicRequest) -> Vnic
         mtu: request.mtu,
         table: own.table,
         purpose: Purpose::Attach,
-        attach: Some(offer(&own.vnic, request, own.vlan)),
+        attach: Some(AttachOffer { vlan: own.vlan, link_kind: nics.clone(), ..offer(&own.vnic, request) }),
         families,
     }
 }
 
-fn offer(vnic: &Vnic, request: &VnicRequest, vlan: Option<VlanTag>) -> AttachOffer {
+fn offer(vnic: &Vnic, request: &VnicRequest) -> AttachOffer {
     let mut subnets = PerFamily::default();
     for (family, at) in vnic.addressing.iter() {
         *subnets.slot(family) = Some(at.subnet);
     }
-    AttachOffer { vlan, subnets, ..request.offer.clone() }
+    AttachOffer { subnets, ..request.offer.clone() }
 }
 
 #[cfg(test)]
 mod tests {
-    use datapath::host::Placement;
     use serde_json::json;
     use vcn::{Mtu, TableId};
 
@@ -134,7 +137,8 @@ mod tests {
         let (vnic, table) = (facts.vnics()[2].clone(), TableId(1001));
         let host = HostVnic { vnic, placement, table, mtu: Mtu(1500), pod_blocks: Vec::new(), routes: Vec::new() };
         let offered = |facts: &NodeFacts, current: Option<&Pools>| {
-            let hosted = ConfiguredVnics { vnics: std::slice::from_ref(&host), ipv6: true };
+            let (vnics, nics) = (std::slice::from_ref(&host), &LinkKindName::HARDWARE);
+            let hosted = ConfiguredVnics { vnics, ipv6: true, nics };
             offers(facts, &requests(facts), hosted, &[], current)
         };
         let before = Pools::new(BootId::from_text("a"), offered(&facts, None), None);

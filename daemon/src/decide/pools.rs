@@ -10,7 +10,7 @@ use api::NativePodNetwork;
 use api::npn::{NpnAddressing, NpnState, NpnVnic};
 use datapath::host::HostVnic;
 use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
-use vcn::{Family, Ocid, PerFamily, Purpose, Vnic};
+use vcn::{Family, LinkKindName, Ocid, PerFamily, Purpose, Vnic};
 
 use crate::decide::desired::npn_vnic;
 use crate::decide::refused;
@@ -24,6 +24,8 @@ pub(crate) struct ConfiguredVnics<'a> {
     pub vnics: &'a [HostVnic],
     /// Whether the kernel has IPv6; if not, IPv6 addresses are ignored.
     pub ipv6: bool,
+    /// The kind of links of VNICs.
+    pub nics: &'a LinkKindName,
 }
 
 /// When the file is written.

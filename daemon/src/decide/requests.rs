@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use api::condition::find;
 use api::{AttachmentReason, ConditionType, NodeReport, Reason as _, VnicAttachment, VnicAttachmentStatus};
 use ipam::AttachOffer;
-use vcn::{AttachMode, Family, Mtu, Ocid, PerFamily, Purpose, Vnic, VnicRoute};
+use vcn::{AttachMode, Family, LinkKindName, Mtu, Ocid, PerFamily, Purpose, Vnic, VnicRoute};
 
 use crate::decide::desired::npn_vnic;
 use crate::report::condition::Reason;
@@ -77,6 +77,7 @@ impl VnicRequest {
                 mode: spec.mode.into(),
                 allowed_namespaces: spec.allowed_namespaces.clone(),
                 vlan: None,
+                link_kind: LinkKindName::HARDWARE,
                 subnets: PerFamily::default(),
                 routes: spec.routes.iter().map(route).collect(),
                 is_leaving: attachment.metadata.deletion_timestamp.is_some() || is_shrinking(attachment, status, vnic),

@@ -138,11 +138,12 @@ impl Reconciler {
         let (own, held) = addresses(node);
         // With `ipv6.disable=1` the settings are missing as well.
         let has_ipv6 = settings.sysctl_root.join("net/ipv6").exists();
-        let requests = requests::requests(facts);
+        let (requests, nics) = (requests::requests(facts), settings.nics());
         let known = HostFacts {
             vnics: facts.vnics(),
             npn: facts.npn(),
             links: &links,
+            nics: &nics,
             devices: &self.devices,
             ipv6: has_ipv6,
             own: &own,

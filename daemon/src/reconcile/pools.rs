@@ -30,7 +30,8 @@ pub(super) fn publish(context: &Context<'_>, so_far: &mut StageReport) {
     so_far.offers_addresses = context.is_ours() && current.as_ref().is_some_and(Usage::offers_any);
     // Nothing is known of the host: what was published is as good as it was.
     let Some(configured) = &configured else { return };
-    let hosted = ConfiguredVnics { vnics: configured, ipv6: context.has_ipv6 };
+    let nics = context.node.settings.nics();
+    let hosted = ConfiguredVnics { vnics: configured, ipv6: context.has_ipv6, nics: &nics };
     let now = BootTime::now().unwrap_or_default();
     let offers = offers::offers(context.facts, &context.requests, hosted, &context.wanted.exclusive, current.as_ref());
     // No cluster whose pods get VCN addresses, as far as is known.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use resident::config::Layers;
 use tracing::Level;
+use vcn::LinkKindName;
 
 use crate::args::keys;
 use crate::settings::{Permission, Ports, Settings};
@@ -90,7 +91,7 @@ COMPLETELY_FOREIGN_KEY=1
             "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
             r#"environment: OCI_METADATA_BASE_URL is "nonsense": using "nonsense" as the metadata service's base URL: not an http:// URL"#,
             r#"environment: PODS_MAY_USE_METADATA is "Deny", which is none of allow, deny; did you mean deny?"#,
-            r#"command line: BM_PORT_0 is "a name": "a name" is not a link name: it contains '/', ':', NUL or white space"#,
+            r#"command line: BM_PORT_0 is "a name": "a name" is not a link name: it contains '/', ':', '%', NUL or white space"#,
             r#"command line: CNI_TAKEOVER is "maybe", which is none of true, false"#,
             r#"command line: DETACH_GRACE_SECONDS is "NaN": not between 0.1 and 3600 seconds"#,
             r#"command line: RESYNC_SECONDS is "often": invalid float literal"#,
@@ -154,4 +155,18 @@ fn settings_anyway_uses_valid_values_and_defaults() {
     let settings = scene.layers.read(&keys).settings_anyway::<Settings>(&keys).unwrap();
     assert_eq!(settings.state_dir, PathBuf::from("/run/elsewhere"));
     assert_eq!(settings.resync.as_secs(), 30);
+}
+
+/// With it a link that a pod made would pass for a network card.
+#[test]
+fn nic_kind_of_tests_is_set_by_command_line_only() {
+    let of = |file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]| {
+        Scene::new(file, environment, flags).settings().map(|settings| settings.nics())
+    };
+    let set = [("TEST_NIC_KIND", "veth")];
+    assert_eq!(of("", &[], &[]), Ok(LinkKindName::HARDWARE));
+    assert_eq!(of("", &[], &set), Ok(LinkKindName::new(Some("veth".to_owned()))));
+    assert_eq!(of("", &set, &[]), Err(vec!["environment: TEST_NIC_KIND is no key".to_owned()]));
+    assert_eq!(of("TEST_NIC_KIND=veth", &[], &[]), Err(vec!["agent.conf, line 1: TEST_NIC_KIND is no key".to_owned()]));
+    assert!(keys().iter().all(|key| key.name() != "TEST_NIC_KIND"), "no document, chart or add-on names it");
 }

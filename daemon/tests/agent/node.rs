@@ -125,6 +125,8 @@ impl Node {
             ("--detach-grace-seconds", "1".into()),
             ("--dead-after-seconds", "1".into()),
             ("--reload-jitter-seconds", "0".into()),
+            // Its links are veths.
+            ("--test-nic-kind", "veth".into()),
         ]
         .into_iter()
         .filter(|(option, _)| !more.contains(option))

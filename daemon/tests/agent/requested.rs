@@ -121,7 +121,7 @@ fn shared_vnic_is_offered_on_node_with_another_pod_network() {
     assert_eq!(
         offer["attach"],
         json!({ "name": "storage", "mode": "Shared", "allowedNamespaces": ["backup"],
-        "subnets": { "ipv4": "10.0.34.0/24", "ipv6": "2603:c020:0:34::/64" } })
+        "linkKind": "veth", "subnets": { "ipv4": "10.0.34.0/24", "ipv6": "2603:c020:0:34::/64" } })
     );
     assert!(scene.node.rules(Family::Ipv4).contains(&"512 all all 999".into()), "pods that share it are reached");
     assert_eq!(texts(&scene.reconcile(Cause::Timer)), [""; 0]);

@@ -5,7 +5,7 @@ use cni::{AddRequest, AttachmentKey, Error, ErrorCode};
 use datapath::pod::{self, ExtraNetwork};
 use datapath::{Places, apply};
 use ipam::{Allocation, InterfaceRecord, Pools, Reservation};
-use netlink::{RouteFilter, Socket};
+use netlink::{Link, RouteFilter, Socket};
 use vcn::{AttachMode, ExclusiveLink, Family, IfName, PerFamily, TableId};
 
 use crate::conf::Conf;
@@ -192,6 +192,8 @@ fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (InterfaceRecord
         mac: vnic.mac,
         vlan: offer.vlan,
         routers: PerFamily { ipv4: router(Family::Ipv4), ipv6: router(Family::Ipv6) },
+        identity: None,
+        settings: None,
     });
     (attached, exclusive)
 }
@@ -217,15 +219,17 @@ fn usable(one: &VnicGrant<'_>, network: &ExtraNetwork) -> Result<(), Error> {
         Err(error) => return Err(during(error)),
     };
     let moves = network.device.as_ref().is_some_and(|device| device.vlan.is_none());
+    if !is_link_of(one, &found, moves) {
+        let kind = one.offer.link_kind.name().map_or("network card".to_owned(), |kind| format!("{kind} link"));
+        let mac = one.vnic.mac;
+        return refused(format!("link {link} is not the VNIC's, which is a {kind} with the Ethernet address {mac}"));
+    }
     if !moves {
         return if found.up {
             Ok(())
         } else {
             refused(format!("link {link} is down; `ip link set {link} up` on the node"))
         };
-    }
-    if found.mac != Some(one.vnic.mac) {
-        return refused(format!("link {link} has another Ethernet address than the VNIC, {}", one.vnic.mac));
     }
     for family in Family::ALL {
         let filter = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(family) };
@@ -235,4 +239,15 @@ fn usable(one: &VnicGrant<'_>, network: &ExtraNetwork) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Whether a link is the one that is offered, whatever its name. The port under a VLAN link has an address of its own.
+fn is_link_of(one: &VnicGrant<'_>, found: &Link, moves: bool) -> bool {
+    let (mac, kind) = (one.vnic.mac, &one.offer.link_kind);
+    let has_its_mac = one.vnic.link_has_mac && one.offer.vlan.is_none();
+    match (moves || has_its_mac, found.vlan) {
+        (true, None) => found.is_nic_of(mac, kind),
+        (true, Some(_)) => found.kind.as_deref() == kind.name() && found.mac == Some(mac),
+        (false, _) => found.kind.as_deref() == kind.name(),
+    }
 }

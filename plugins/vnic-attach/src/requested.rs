@@ -195,6 +195,8 @@ mod tests {
             ("../../etc/passwd", "[0]: vnic: \"../../etc"),
             ("a@../x", "[0]: interface: \"../x\""),
             ("a@..", "[0]: interface: \"..\""),
+            ("a@x%d", "[0]: interface: \"x%d\""),
+            (r#"[{"vnic":"a","interface":"%"}]"#, "[0]: interface: \"%\""),
             ("a@eth0", "[0]: interface eth0 is the pod's own"),
             ("a@lo", "[0]: interface: \"lo\""),
             ("a@sixteen-letters0", "[0]: interface: "),

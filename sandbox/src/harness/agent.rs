@@ -20,6 +20,8 @@ use crate::node::Node;
 
 const DOCUMENT: &str = "/var/lib/vcn-native/nativepodnetwork.json";
 const LOG: &str = "/run/oke-node-agent.log";
+/// VNICs of the sandbox are veths. No configuration of a node can say so.
+const NIC_KIND: [&str; 2] = ["--test-nic-kind", "veth"];
 /// Far more than it needs; a loaded machine is slow.
 const READY_WITHIN: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(10);
@@ -50,7 +52,7 @@ impl Agent {
 
     /// The same in another container.
     pub fn start_in(container: &Container, node: &Node, bin_dir: &Path) -> Result<Self> {
-        let command = node.container(container, &Image::of_programs(bin_dir))?;
+        let command = node.container(container, &Image::of_programs(bin_dir))?.args(NIC_KIND);
         let log = node.run(|| File::create(LOG))?.during(|| format!("make {LOG} on {}", node.name()))?;
         let copy = log.try_clone().during(|| format!("share {LOG} of {}", node.name()))?;
         let child = command.stdout(copy).stderr(log).spawn()?;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use ipam::{AttachOffer, BootId, FamilyPool, Pools, VnicPool};
 use netlink::{LinkKind, NewLink, Peer, Socket};
 use serde_json::{Value, json};
-use vcn::{AttachMode, Family, IfName, Mtu, PerFamily, Purpose, TableId};
+use vcn::{AttachMode, Family, IfName, LinkKindName, Mtu, PerFamily, Purpose, TableId};
 
 use super::args::Args;
 use super::contender::{BOTH, Contender, Kind};
@@ -110,6 +110,7 @@ fn write_pools(state: &Path) -> anyhow::Result<()> {
             mode,
             allowed_namespaces: vec!["default".to_owned()],
             vlan: None,
+            link_kind: LinkKindName::new(Some("veth".to_owned())),
             subnets: PerFamily { ipv4: Some("10.0.0.0/24".parse()?), ipv6: None },
             routes: Vec::new(),
             is_leaving: false,

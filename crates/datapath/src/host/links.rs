@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use vcn::{IfName, LINK_ALIAS_PREFIX, MacAddr, MachineKind, VlanTag, Vnic};
+use vcn::{IfName, LINK_ALIAS_PREFIX, LinkKindName, MacAddr, MachineKind, VlanTag, Vnic};
 
-use super::device_by_mac;
+use super::device_of;
 
 /// How a VNIC becomes a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,9 @@ impl Placement {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// Virtual machine: hot-plug takes some seconds after the attachment is reported.
-    #[error("no link has the VNIC's MAC address {mac} (links seen: {seen}); a hot-plugged VNIC appears within seconds")]
+    #[error(
+        "no network card has the VNIC's MAC address {mac} (links seen: {seen}); a hot-plugged VNIC appears within seconds"
+    )]
     NoDevice {
         /// The VNIC's Ethernet address.
         mac: MacAddr,
@@ -72,7 +74,7 @@ pub enum LinkError {
     },
 }
 
-/// Finds where `vnic` (one of `vnics`) lives among `links`. `port_override` names a port by its index where the
+/// Finds where `vnic` (one of `vnics`) lives among `links`; NICs have the kind `nics`. `port_override` names a port by its index where the
 /// metadata service's addresses match no link (bifurcated ports).
 ///
 /// # Errors
@@ -81,12 +83,13 @@ pub fn place(
     vnic: &Vnic,
     vnics: &[Vnic],
     links: &[netlink::Link],
+    nics: &LinkKindName,
     port_override: impl Fn(u8) -> Option<IfName>,
 ) -> Result<Placement, LinkError> {
     match (MachineKind::of(vnics), vnic.vlan_tag) {
         (MachineKind::BareMetal, Some(tag)) => {
             let nic_index = vnic.nic_index.unwrap_or(0);
-            let parent = port(nic_index, vnics, links, &port_override)?;
+            let parent = port(nic_index, vnics, links, nics, &port_override)?;
             // At most "nic255.4094": always a valid name.
             let link = IfName::new(format!("nic{nic_index}.{tag}")).unwrap_or_else(|_| parent.clone());
             // The kernel takes no alias at birth: our link without one belongs to a run that was killed before it set the alias.
@@ -102,10 +105,10 @@ pub fn place(
             }
         }
         (MachineKind::BareMetal, None) => {
-            let link = port(vnic.nic_index.unwrap_or(0), vnics, links, &port_override)?;
+            let link = port(vnic.nic_index.unwrap_or(0), vnics, links, nics, &port_override)?;
             Ok(Placement::Device { link })
         }
-        (MachineKind::Virtual, _) => match device_by_mac(links, vnic.mac) {
+        (MachineKind::Virtual, _) => match device_of(links, vnic.mac, nics) {
             Some(link) => Ok(Placement::Device { link: link.name.clone() }),
             None => Err(LinkError::NoDevice { mac: vnic.mac, seen: seen(links) }),
         },
@@ -117,11 +120,12 @@ fn port(
     nic_index: u8,
     vnics: &[Vnic],
     links: &[netlink::Link],
+    nics: &LinkKindName,
     port_override: &impl Fn(u8) -> Option<IfName>,
 ) -> Result<IfName, LinkError> {
     let untagged = vnics.iter().find(|other| other.nic_index == Some(nic_index) && other.vlan_tag.is_none());
     let mac = untagged.map(|other| other.mac);
-    let by_mac = mac.and_then(|mac| device_by_mac(links, mac)).map(|link| link.name.clone());
+    let by_mac = mac.and_then(|mac| device_of(links, mac, nics)).map(|link| link.name.clone());
     let named = || port_override(nic_index).filter(|name| links.iter().any(|link| link.name == *name));
     by_mac.or_else(named).ok_or_else(|| LinkError::NoPort { nic_index, mac, seen: seen(links) })
 }
@@ -156,7 +160,9 @@ mod tests {
             index: u32::from(last),
             name: name.parse().unwrap(),
             mac: Some(MacAddr([2, 0, 0x17, 0, 0, last])),
+            permanent_mac: None,
             mtu: Mtu::VCN,
+            queue_length: 1000,
             up: true,
             running: true,
             alias: None,
@@ -175,7 +181,9 @@ mod tests {
     #[test]
     fn unlabelled_vlan_is_adopted_only_with_matching_mac_and_tag() {
         let vnics = [vnic(10, None), vnic(11, Some(5))];
-        let placed = |vlan: netlink::Link| place(&vnics[1], &vnics, &[link("ens3", 10, None), vlan], |_| None);
+        let placed = |vlan: netlink::Link| {
+            place(&vnics[1], &vnics, &[link("ens3", 10, None), vlan], &LinkKindName::HARDWARE, |_| None)
+        };
         let wanted = Placement::Vlan {
             link: "nic0.5".parse().unwrap(),
             parent: "ens3".parse().unwrap(),
@@ -190,5 +198,30 @@ mod tests {
         ] {
             assert_eq!(placed(foreign), Err(LinkError::NameTaken { link: "nic0.5".parse().unwrap() }));
         }
+    }
+
+    /// A pod or another program gives its own link the VNIC's Ethernet address, or the VNIC's link another one.
+    #[test]
+    fn only_kind_and_permanent_address_identify_a_device() {
+        let vnics = [Vnic { nic_index: None, ..vnic(10, None) }, Vnic { nic_index: None, ..vnic(11, None) }];
+        let permanent = |last| Some(MacAddr([2, 0, 0x17, 0, 0, last]));
+        let of_kind = |kind: &str| netlink::Link { kind: Some(kind.into()), ..link("fake", 11, None) };
+        let nic = netlink::Link { permanent_mac: permanent(11), ..link("ens6", 66, None) };
+        let others_nic = netlink::Link { permanent_mac: permanent(12), ..link("ens7", 11, None) };
+        let placed = |links: &[netlink::Link], nics: &LinkKindName| {
+            let found = place(&vnics[1], &vnics, links, nics, |_| None);
+            found.ok().map(|placement| placement.link().to_string())
+        };
+        let hardware = LinkKindName::HARDWARE;
+        for kind in ["veth", "dummy", "bridge", "macvlan", "tun", "netkit", "ifb", "bond", "vxlan", "vlan"] {
+            assert_eq!(placed(&[of_kind(kind)], &hardware), None, "{kind}");
+        }
+        let all = [of_kind("veth"), others_nic.clone(), nic.clone()];
+        assert_eq!(placed(&all, &hardware).as_deref(), Some("ens6"));
+        assert_eq!(placed(&[others_nic], &hardware), None, "another VNIC's link");
+        let bonded = netlink::Link { master: Some(3), ..nic };
+        assert_eq!(placed(&[bonded], &hardware), None, "part of a bond");
+        let of_tests = LinkKindName::new(Some("veth".to_owned()));
+        assert_eq!(placed(&[of_kind("veth")], &of_tests).as_deref(), Some("fake"));
     }
 }

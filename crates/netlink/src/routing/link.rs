@@ -1,4 +1,5 @@
-//! Links (network interfaces): listed, made (`link/new.rs`), changed and moved (`link/change.rs`), removed.
+//! Links (network interfaces): listed, made (`link/new.rs`), changed and moved (`link/change.rs`), removed; and which one is a
+//! VNIC's (`link/identity.rs`).
 
 use netlink_packet_core::Emitable;
 use netlink_packet_route::AddressFamily;
@@ -10,7 +11,9 @@ use crate::routing::socket::{Socket, Write};
 use crate::wire::attributes;
 use crate::wire::transport::Request;
 
+mod altname;
 mod change;
+mod identity;
 mod new;
 mod unlist;
 
@@ -35,8 +38,12 @@ pub struct Link {
     pub name: IfName,
     /// Its Ethernet address; loopback and layer-3 links have none.
     pub mac: Option<MacAddr>,
+    /// The Ethernet address that its driver calls permanent. No user can change it; virtual links have none.
+    pub permanent_mac: Option<MacAddr>,
     /// Its MTU.
     pub mtu: Mtu,
+    /// The length of its transmit queue, in packets.
+    pub queue_length: u32,
     /// Whether the administrator raised it.
     pub up: bool,
     /// Whether it has a carrier (the kernel's LOWER_UP).
@@ -77,7 +84,9 @@ impl Link {
             index: header.index,
             name: unnamed()?,
             mac: None,
+            permanent_mac: None,
             mtu: Mtu(0),
+            queue_length: 0,
             up: header.flags.contains(LinkFlags::Up),
             running: header.flags.contains(LinkFlags::LowerUp),
             arp: !header.flags.contains(LinkFlags::Noarp),
@@ -94,7 +103,9 @@ impl Link {
         for attribute in attributes::after(payload, header.buffer_len()) {
             match attribute? {
                 (libc::IFLA_IFNAME, value) => name = Some(name_of(value)?),
-                (libc::IFLA_ADDRESS, value) if ethernet => link.mac = <[u8; 6]>::try_from(value).ok().map(MacAddr),
+                (libc::IFLA_ADDRESS, value) if ethernet => link.mac = mac_of(value),
+                (libc::IFLA_PERM_ADDRESS, value) if ethernet => link.permanent_mac = mac_of(value),
+                (libc::IFLA_TXQLEN, value) => link.queue_length = attributes::u32_of(value)?,
                 (libc::IFLA_MTU, value) => link.mtu = Mtu(attributes::u32_of(value)?),
                 (libc::IFLA_IFALIAS, value) => link.alias = Some(attributes::text_of(value)),
                 (libc::IFLA_GROUP, value) => link.group = attributes::u32_of(value)?,
@@ -145,6 +156,10 @@ impl Link {
 
 fn unnamed() -> Result<IfName, Cause> {
     IfName::new("?").map_err(|_| Cause::Malformed("an impossible link name"))
+}
+
+fn mac_of(value: &[u8]) -> Option<MacAddr> {
+    <[u8; 6]>::try_from(value).ok().map(MacAddr)
 }
 
 /// The kernel allows any bytes but a few in a name. One that is not text must not hide the link.

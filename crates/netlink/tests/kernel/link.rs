@@ -1,6 +1,7 @@
 //! Links against the real kernel, in namespaces of their own.
 
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use netlink::{Errno, LinkChange, LinkKind, Netns, NewLink, Peer, Socket};
@@ -19,6 +20,12 @@ fn fresh() -> (Netns, Socket) {
     let netns = Netns::create().unwrap();
     let socket = Socket::open_in(&netns).unwrap();
     (netns, socket)
+}
+
+fn sh(netns: &Netns, script: &str) -> String {
+    let output = netns.run(|| Command::new("sh").args(["-ec", script]).output().unwrap()).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn veth<'a>(host: &str, pod: &str, netns: &'a Netns) -> NewLink<'a> {
@@ -182,4 +189,66 @@ fn loopback_is_recognized_and_has_no_mac() {
     let (_netns, mut socket) = fresh();
     let lo = socket.link(&name("lo")).unwrap();
     assert!(lo.loopback && !lo.up && lo.mac.is_none());
+}
+
+/// A name that it would expand, or refuse, is found out only after an ADD has moved the link.
+#[test]
+fn kernel_takes_every_valid_name_as_it_is() {
+    let (_netns, mut socket) = fresh();
+    socket.add_link(&NewLink::new(name("first"), LinkKind::Bridge)).unwrap();
+    let index = socket.index_of(&name("first")).unwrap();
+    let valid = ('\u{1}'..='\u{17f}').filter_map(|letter| IfName::new(format!("x{letter}d")).ok());
+    let mut tried = 0;
+    for valid in valid {
+        socket
+            .change_link(index, &[LinkChange::Rename(valid.clone())])
+            .unwrap_or_else(|error| panic!("{valid}: {error}"));
+        assert_eq!(socket.link_at(index).unwrap().name, valid);
+        tried += 1;
+    }
+    assert!(tried > 300, "{tried}");
+}
+
+/// The kernel refuses a move to a namespace that has one of the names.
+#[test]
+fn altnames_are_removed_however_many_there_are() {
+    let (netns, mut socket) = fresh();
+    socket.add_link(&NewLink::new(name("br0"), LinkKind::Bridge)).unwrap();
+    let index = socket.index_of(&name("br0")).unwrap();
+    socket.delete_altnames(index).unwrap();
+    let long = "z".repeat(110);
+    sh(
+        &netns,
+        &format!(
+            "ip link property add dev br0 altname ens5 altname $(printf 'caf\\351')
+             for i in $(seq 500); do echo link property add dev br0 altname {long}$i; done | ip -force -batch - 2>/dev/null || true"
+        ),
+    );
+    let shown = |netns: &Netns| sh(netns, "ip link show br0");
+    assert!(shown(&netns).contains("altname ens5"));
+    assert!(socket.links().unwrap().iter().any(|link| link.index == index), "the list is read all the same");
+    socket.delete_altnames(index).unwrap();
+    assert!(!shown(&netns).contains("altname"));
+    assert!(socket.delete_altnames(9999).unwrap_err().is_not_found());
+}
+
+#[test]
+fn settings_that_a_pod_changed_are_read_and_reset() {
+    let (netns, mut socket) = fresh();
+    socket.add_link(&NewLink::new(name("br0"), LinkKind::Bridge)).unwrap();
+    let before = socket.link(&name("br0")).unwrap();
+    sh(&netns, "ip link set br0 group 7 txqueuelen 3 promisc on allmulticast on arp off mtu 1400");
+    let changed = socket.link(&name("br0")).unwrap();
+    assert_eq!((changed.group, changed.queue_length, changed.mtu, changed.arp), (7, 3, Mtu(1400), false));
+    let settings = before.settings();
+    let changes = [
+        LinkChange::PlainReception,
+        LinkChange::Group(settings.group),
+        LinkChange::QueueLength(settings.queue_length),
+        LinkChange::Mtu(settings.mtu),
+    ];
+    socket.change_link(before.index, &changes).unwrap();
+    assert_eq!(socket.link(&name("br0")).unwrap(), before);
+    let shown = sh(&netns, "ip link show br0");
+    assert!(!shown.contains("PROMISC") && !shown.contains("ALLMULTI") && !shown.contains("NOARP"), "{shown}");
 }

@@ -30,8 +30,13 @@ impl Keys {
         Self(command.get_arguments().filter_map(key).collect())
     }
 
-    /// In the order of `--help`.
+    /// In the order of `--help`, without those for tests.
     pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.0.iter().filter(|key| !key.is_for_tests())
+    }
+
+    /// All that the command line knows.
+    pub(crate) fn of_command_line(&self) -> impl Iterator<Item = &Key> {
         self.0.iter()
     }
 
@@ -44,14 +49,14 @@ impl Keys {
     pub fn nearest(&self, name: &str) -> Option<String> {
         let name = normal(name);
         let far = |key: &Key| distance(&name, &key.name);
-        let nearest = self.0.iter().min_by_key(|key| far(key))?;
+        let nearest = self.iter().min_by_key(|key| far(key))?;
         (far(nearest) <= (name.len() / 3).max(2)).then(|| nearest.name.clone())
     }
 
     /// Keys that could be misspellings of each other. A program that knows only one of two refuses the other
     /// ([`Self::in_environment`]), so a release that adds such a key cannot share a manifest with the previous one.
     pub fn alike(&self) -> Vec<(&str, &str)> {
-        let names: Vec<&str> = self.0.iter().map(Key::name).collect();
+        let names: Vec<&str> = self.iter().map(Key::name).collect();
         let behind = |at: usize| names.iter().skip(at + 1).copied();
         let alike = |one: &str, other: &str| distance(one, other) <= slip(one).max(slip(other));
         let pairs = names.iter().enumerate().flat_map(|(at, one)| behind(at).map(move |other| (*one, other)));
@@ -69,7 +74,7 @@ impl Keys {
         for (name, value) in environment {
             if self.find(name).is_some() {
                 given.push((name.clone(), GivenValue { value: value.clone(), place: Place::Environment }));
-            } else if let Some(key) = self.0.iter().find(|key| distance(name, &key.name) <= slip(name)) {
+            } else if let Some(key) = self.iter().find(|key| distance(name, &key.name) <= slip(name)) {
                 let problem = Problem::new(Place::Environment, name, "is no key").instead(Some(key.name.clone()));
                 wrong.push(problem);
             }
@@ -82,6 +87,11 @@ impl Key {
     /// As it is called in the file and in the environment.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether only the command line may set it: a hidden option is for tests, and no configuration of a node has it.
+    pub fn is_for_tests(&self) -> bool {
+        self.arg.is_hide_set()
     }
 
     /// As clap calls it.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use datapath::{LinkKind, LinkSpec};
 use netlink::Link;
 use serde_json::json;
-use vcn::{TableId, VlanTag};
+use vcn::{LinkKindName, TableId, VlanTag};
 
 use super::*;
 use crate::decide::requests::requests;
@@ -32,7 +32,8 @@ fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [L
     static NONE: LazyLock<HashSet<IpAddr>> = LazyLock::new(HashSet::new);
     static DEVICES: LazyLock<Devices> = LazyLock::new(Devices::default);
     static REQUESTS: Requests = Requests::new();
-    HostFacts { vnics, npn, links, devices: &DEVICES, ipv6: true, own: &[], held: &NONE, requests: &REQUESTS }
+    let (nics, devices, requests) = (&LinkKindName::HARDWARE, &*DEVICES, &REQUESTS);
+    HostFacts { vnics, npn, links, nics, devices, ipv6: true, own: &[], held: &NONE, requests }
 }
 
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> DesiredState {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use datapath::host::Placement;
-use vcn::{Mtu, TableId};
+use vcn::{LinkKindName, Mtu, TableId};
 
 use super::*;
 use crate::fixture::{npn, vm_vnics, vnic};
@@ -27,7 +27,7 @@ fn facts(npn: Result<Option<NativePodNetwork>, String>) -> NodeFacts {
 }
 
 fn on(vnics: &[HostVnic]) -> ConfiguredVnics<'_> {
-    ConfiguredVnics { vnics, ipv6: true }
+    ConfiguredVnics { vnics, ipv6: true, nics: &LinkKindName::HARDWARE }
 }
 
 fn with_conditions(facts: &NodeFacts, hosted: ConfiguredVnics<'_>, current: Option<&Pools>) -> (Pools, Vec<Condition>) {
@@ -165,7 +165,7 @@ fn pods_get_the_families_that_oke_created_addresses_of() {
     assert_eq!((pools.offered(), pools.families()), (vec![Family::Ipv4], vec![Family::Ipv4, Family::Ipv6]));
     let (_, conditions) = with_conditions(&both, on(&vnics), None);
     assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
-    let (deaf, conditions) = with_conditions(&both, ConfiguredVnics { vnics: &vnics, ipv6: false }, None);
+    let (deaf, conditions) = with_conditions(&both, ConfiguredVnics { ipv6: false, ..on(&vnics) }, None);
     assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
     assert_eq!((conditions, deaf.reason), (vec![], None), "its addresses are ignored");
     let later = self::pools(&facts(Ok(None)), &vnics, Some(&pools));

@@ -107,7 +107,11 @@ fn a_definition_grants_nothing_and_names_no_path() {
 #[test]
 fn add_refuses_foreign_link_or_link_used_by_host() {
     for (change, reason) in [
-        ("ip link set ens5 address 02:00:00:00:00:99", "has another Ethernet address"),
+        ("ip link set ens5 address 02:00:00:00:00:99", "link ens5 is not the VNIC's"),
+        (
+            "ip link set ens5 name other; ip link add ens5 address 02:00:17:00:00:00 type bridge",
+            "which is a veth link with the Ethernet address 02:00:17:00:00:00",
+        ),
         ("ip link set ens5 name other", "the host has no link ens5"),
         (
             "ip addr add 10.0.0.200/24 dev ens5; ip route add default via 10.0.0.1",

@@ -8,7 +8,7 @@ use host_harness::{Families, error_of, json_of, name, path_of, sh, spawn};
 use ipam::{Allocations, AttachOffer, BootId, FamilyPool, Pools, Store, VnicPool};
 use netlink::Netns;
 use serde_json::{Value, json};
-use vcn::{AttachMode, Mtu, PerFamily, Purpose, TableId, VlanTag};
+use vcn::{AttachMode, LinkKindName, Mtu, PerFamily, Purpose, TableId, VlanTag};
 
 pub(crate) const PLUGIN: &str = env!("CARGO_BIN_EXE_vnic-attach");
 pub(crate) const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
@@ -161,6 +161,10 @@ impl World {
                 name: format!("v{number}"),
                 mode: vnic.mode,
                 allowed_namespaces: vec!["team-a".into()],
+                link_kind: match is_shared && machine == Machine::BareMetal {
+                    true => LinkKindName::vlan(),
+                    false => LinkKindName::new(Some("veth".into())),
+                },
                 vlan: exclusive_vlan.then(|| VlanTag::new(u16::try_from(tag).unwrap()).unwrap()),
                 subnets: PerFamily {
                     ipv4: Some(format!("10.0.{s}.0/24").parse().unwrap()),

@@ -25,6 +25,8 @@ pub enum LinkChange<'a> {
     /// Its name. Kernels before 6.2 refuse it (EBUSY, retryable) while the link is up, and `Down` in the same request
     /// comes too late for that.
     Rename(IfName),
+    /// Its name by the kernel's choice, `dev` and a number: never one that is taken.
+    RenameFree,
     /// The free text that marks whose it is, at most 255 bytes; empty removes it.
     Alias(String),
     /// Move it into a namespace. With [`LinkChange::Rename`] in the same request it arrives under the new name, so a
@@ -32,6 +34,13 @@ pub enum LinkChange<'a> {
     Netns(&'a Netns),
     /// The same, into the namespace that a thread came from.
     Home(&'a Home),
+    /// Its group.
+    Group(u32),
+    /// The length of its transmit queue, in packets.
+    QueueLength(u32),
+    /// As a new Ethernet link: it receives only what is for it and asks for its neighbours' addresses (not promiscuous,
+    /// not allmulticast, ARP).
+    PlainReception,
     /// Forward IPv4 that comes in by it. New links are given what the host says of them (`net/ipv4/conf/default/forwarding`).
     ForwardIpv4,
 }
@@ -80,9 +89,16 @@ fn message_of(changes: &[LinkChange<'_>]) -> LinkMessage {
         let attribute = match change {
             LinkChange::Up | LinkChange::Down => {
                 message.header.flags.set(LinkFlags::Up, matches!(change, LinkChange::Up));
-                message.header.change_mask = LinkFlags::Up;
+                message.header.change_mask |= LinkFlags::Up;
                 continue;
             }
+            LinkChange::PlainReception => {
+                message.header.change_mask |= LinkFlags::Promisc | LinkFlags::Allmulti | LinkFlags::Noarp;
+                continue;
+            }
+            LinkChange::Group(group) => LinkAttribute::Group(*group),
+            LinkChange::QueueLength(packets) => LinkAttribute::TxQueueLen(*packets),
+            LinkChange::RenameFree => LinkAttribute::IfName("dev%d".to_owned()),
             LinkChange::Mtu(Mtu(bytes)) => LinkAttribute::Mtu(*bytes),
             LinkChange::Mac(MacAddr(bytes)) => LinkAttribute::Address(bytes.to_vec()),
             LinkChange::Rename(name) => LinkAttribute::IfName(name.as_str().to_owned()),
