@@ -6,4 +6,5 @@ pub(crate) mod config;
 pub(crate) mod environment;
 pub(crate) mod field;
 pub(crate) mod prev_result;
+pub(crate) mod requested;
 pub(crate) mod stdin;

@@ -30,6 +30,7 @@ pub use input::args::Args;
 pub use input::config::Config;
 pub use input::environment::Environment;
 pub use input::prev_result::PrevResult;
+pub use input::requested::{RequestedAddresses, RequestedField, RequestedKind, requested_fields};
 pub use netns::ContainerNetns;
 pub use plugin::{Plugin, main};
 pub use request::{AddRequest, CheckRequest, DelRequest, GcRequest, StatusRequest};

@@ -19,6 +19,9 @@ use crate::report::ConflistState;
 use crate::settings::{MAIN, OURS, Settings};
 use crate::versions::{Answer, Version};
 
+/// The plugin that sets a MAC, and the field of our entry that says so.
+const TUNING: &str = "tuning";
+
 /// It skips configurations that it cannot use.
 const CRI_O: &str = "CRI-O";
 
@@ -58,7 +61,7 @@ impl Applier<'_> {
         let known = self.record.conflist().cloned().unwrap_or_default();
         // If another program removed the file, the record has what it listed.
         let last = disk.or(known.wanted.as_ref());
-        let wanted = match our_part(chain, last, &mut self.report.notes) {
+        let mut wanted = match our_part(chain, last, &mut self.report.notes) {
             Ok(wanted) => wanted,
             // If its binary could not be read, that is reported already.
             Err(_) if self.report.failures.iter().any(is_unread) => return,
@@ -66,6 +69,9 @@ impl Applier<'_> {
         };
         let is_listed = |name: &str| self.settings.chain.iter().any(|entry| kind(entry) == Some(name));
         let is_ours = |name: &str| OURS.contains(&name) || known.plugins.contains(name) || is_listed(name);
+        let is_tuned = tuning_follows(&document(&wanted, disk, &is_ours), chain);
+        let entry = wanted.get_mut(PLUGINS).and_then(|plugins| plugins.get_mut(0)).and_then(Value::as_object_mut);
+        entry.filter(|_| is_tuned).map(|entry| entry.insert(TUNING.to_owned(), true.into()));
         let document = document(&wanted, disk, &is_ours);
         let added = plugins(&document).filter_map(kind).filter(|kind| find(&wanted, kind).is_none());
         let added = added.collect::<Vec<_>>().join(", ");
@@ -134,6 +140,15 @@ fn our_part(chain: &[ChainBinary], last: Option<&Value>, notes: &mut Vec<Note>) 
         });
     }
     Ok(header_and_plugins(&named, &common.unwrap_or_default()))
+}
+
+/// Whether the tuning plugin comes after our plugin, also by the folder of our network: it sets a MAC that a runtime requests. Our
+/// plugin is not given the rest of its chain, so that our entry says it.
+fn tuning_follows(document: &Value, chain: &[ChainBinary]) -> bool {
+    let in_folder =
+        find(document, TUNING).is_none() && chain.iter().any(|member| member.entry.is_none() && member.name == TUNING);
+    let mut after = plugins(document).filter_map(kind).skip_while(|kind| *kind != MAIN);
+    in_folder || after.any(|kind| kind == TUNING)
 }
 
 /// The whole document: our part, and what other programs added to the one on disk, but for what libcni refuses: one such entry or

@@ -83,11 +83,16 @@ impl ConfFile {
             ConfAt::Nothing => (Value::Null, Some(Fault::Refused("it was removed while it was read".to_owned()))),
         };
         let file = Self { name, document, plugins: Vec::new(), fault };
-        match file.fault {
+        let mut file = match file.fault {
             Some(_) => file,
             None if file.name.ends_with(".conflist") => file.list(directory),
             None => file.single(),
+        };
+        if file.fault.is_some() {
+            let seen = std::iter::once(&file.document).chain(plugins(&file.document));
+            file.plugins = seen.filter(|entry| kind(entry).is_some()).cloned().collect();
         }
+        file
     }
 
     /// A list, with what the folder of its network adds.

@@ -135,6 +135,11 @@ fn folder_that_cannot_be_read_here_is_no_proof() {
 fn owner_and_network_of_file_follow_from_name_and_plugins() {
     let refused = |name: &str, kinds: &[&str]| faulty(name, kinds, Fault::Refused(String::new()));
     assert!(refused("10-oci.conflist", &[]).is_oke());
+    let list = ConfText::new(br#"{"name":"x","plugins":[{"type":"oci-ptp"},{"type":7}]}"#.to_vec(), 0o644);
+    for name in ["10-a.conf", "10-a.conflist"] {
+        let refused = ConfFile::new(Path::new("/nowhere"), name.to_owned(), ConfAt::File(list.clone()));
+        assert!(refused.fault.is_some() && refused.is_oke(), "{name}");
+    }
     assert!(conf_file("05-renamed.conflist", &["oci-ipvlan", "oci-ptp"]).is_oke());
     assert!(conf_file("10-flannel.conflist", &[]).is_flannel());
     assert!(conf_file("10-cbr0.conflist", &["flannel", "portmap"]).is_flannel());

@@ -12,6 +12,9 @@ pub struct Conf {
     /// changes the MTU (tuning) needs the same value here, or CHECK calls it a difference.
     #[serde(deserialize_with = "pod_mtu")]
     pub mtu: Option<Mtu>,
+    /// Whether the tuning plugin follows in the chain and sets a requested MAC; the installer writes it. A plugin is not given the
+    /// rest of its chain.
+    pub tuning: bool,
 }
 
 /// The smallest MTU that IPv6 works with (RFC 8200 §5).

@@ -42,7 +42,7 @@ impl Plugin for VcnNative {
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
         let report = Report::of_attachment(PROGRAM, "ADD", &request.key, &request.args);
         report.of_run(Some(FollowUp::Announce), |report| {
-            unsupported::refuse(&request.config).and_then(|()| add::add(request, report))
+            unsupported::refuse(request).and_then(|()| add::add(request, report))
         })
     }
 

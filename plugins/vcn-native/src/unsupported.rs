@@ -1,30 +1,25 @@
-//! What a configuration may ask of other plugins and not of this one: chosen addresses or a chosen MAC, another
-//! plugin for the addresses. (`args.cni.mac` may be meant for a chained `tuning` and goes to every plugin.) To pass over it
-//! in silence would give the pod something else than was asked for.
+//! What a configuration or a runtime may request of other plugins and not of this one: chosen addresses or a chosen MAC, another
+//! plugin for the addresses. Ignoring it in silence would give the pod something else than was requested.
 
-use cni::{Config, Error, ErrorCode};
-use serde_json::Value;
+use cni::{AddRequest, Error, RequestedKind, requested_fields};
 
-/// Refuses an ADD that asks for what cannot be had here.
-pub(crate) fn refuse(config: &Config) -> Result<(), Error> {
-    let runtime = |capability: &str| config.runtime(capability);
-    let argument = |name: &str| config.args().and_then(|args| args.get(name));
-    let asked = [
-        ("ipam.type", config.ipam().and_then(|ipam| ipam.get("type")), "addresses come from the VNICs: leave ipam out"),
-        ("runtimeConfig.ips", runtime("ips"), "a pod gets any free address of its node: leave the capability out"),
-        ("args.cni.ips", argument("ips"), "a pod gets any free address of its node: leave it out"),
-        ("runtimeConfig.mac", runtime("mac"), "the MAC follows from the pod: chain the tuning plugin, or leave it out"),
-    ];
-    let says_something =
-        |value: &&Value| !matches!(value, Value::Null) && **value != "" && **value != Value::Array(vec![]);
-    match asked.into_iter().find_map(|(key, value, next)| Some((key, value.filter(says_something)?, next))) {
-        None => Ok(()),
-        Some((key, value, next)) => {
-            let value: String = value.to_string().chars().take(100).collect();
-            Err(Error::new(
-                ErrorCode::UNSUPPORTED_FIELD,
-                format!("{key} is {value}, which vcn-native cannot do; {next}"),
-            ))
-        }
-    }
+use crate::conf::Conf;
+
+/// Refuses an ADD that requests what cannot be had here.
+pub(crate) fn refuse(request: &AddRequest<Conf>) -> Result<(), Error> {
+    let mut fields = requested_fields(&request.args, &request.config).into_iter();
+    let refused = fields.find_map(|field| {
+        let next = match field.kind {
+            RequestedKind::SharedMac if request.conf.tuning => return None,
+            RequestedKind::AddressPlugin => "addresses come from the VNICs: leave ipam out",
+            RequestedKind::Addresses => "a pod gets any free address of its node: leave it out",
+            RequestedKind::Mac => "the MAC follows from the pod: chain the tuning plugin, or leave it out",
+            RequestedKind::SharedMac => {
+                "the MAC follows from the pod: leave it out, or chain the tuning plugin and set \"tuning\": true in the entry \
+                 of vcn-native, as the installer does"
+            }
+        };
+        Some(field.refused("vcn-native", next))
+    });
+    refused.map_or(Ok(()), Err)
 }

@@ -1,8 +1,7 @@
 //! The plugin's own part of the configuration: which VNIC, where it is a delegate's. Everyone who may
 //! write a NetworkAttachmentDefinition writes it, so nothing in it grants anything, and no path is read from it.
 
-use std::net::IpAddr;
-
+use cni::RequestedAddresses;
 use serde::Deserialize;
 
 /// What a configuration may say to this plugin.
@@ -12,7 +11,7 @@ pub struct Conf {
     /// The VNIC that CNI_IFNAME is to be on. Without it, the pod's annotation says what it wants.
     pub vnic: Option<String>,
     /// Addresses that the pod wants of those of the VNIC.
-    pub ips: Vec<IpAddr>,
+    pub ips: RequestedAddresses,
     /// Whether connections leave by it unless another route is more specific.
     pub default_route: bool,
 }

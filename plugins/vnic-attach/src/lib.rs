@@ -45,7 +45,7 @@ impl Plugin for VnicAttach {
     }
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        let requested = requested::by(&request.conf, &request.config, &request.key.ifname);
+        let requested = requested::by(&request.conf, &request.args, &request.config, &request.key.ifname);
         if requested.as_ref().is_ok_and(Vec::is_empty) {
             return passed(&request.config);
         }
@@ -77,7 +77,7 @@ impl Plugin for VnicAttach {
     }
 
     fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
-        let requested = requested::by(&request.conf, &request.config, &request.key.ifname)?;
+        let requested = requested::by(&request.conf, &request.args, &request.config, &request.key.ifname)?;
         if requested.is_empty() {
             return Ok(());
         }

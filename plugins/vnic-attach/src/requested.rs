@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use cni::{Config, Error, ErrorCode};
+use cni::{Args, Config, Error, ErrorCode, RequestedAddresses, RequestedKind, requested_fields};
 use serde::Deserialize;
 use serde_json::Value;
 use vcn::{Family, INTERFACES_ANNOTATION, IfName, excerpt, printable};
@@ -43,7 +43,7 @@ struct Entry {
     #[serde(default)]
     interface: Option<String>,
     #[serde(default)]
-    ips: Vec<IpAddr>,
+    ips: RequestedAddresses,
     #[serde(default)]
     default_route: bool,
 }
@@ -51,14 +51,13 @@ struct Entry {
 /// What a call asks for; nothing of a pod without the annotation.
 ///
 /// # Errors
-/// Code 11 where it cannot be understood: the pod must not start without it. Code 7 where a delegate's configuration has other keys.
-pub fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<InterfaceRequest>, Error> {
+/// Code 11 where it cannot be understood: the pod must not start without it. Code 7 where a delegate's configuration has other
+/// keys, and 2 where the caller requests of a delegate what it cannot do.
+pub fn by(conf: &Conf, args: &Args, config: &Config, ifname: &IfName) -> Result<Vec<InterfaceRequest>, Error> {
     let requested = match &conf.vnic {
         Some(vnic) => {
             config.refuse_unknown_keys(Conf::KEYS)?;
-            let (vnic, ips, default_route) = (vnic.clone(), conf.ips.clone(), conf.default_route);
-            let entry = Entry { vnic, interface: Some(ifname.as_str().to_owned()), ips, default_route };
-            checked(entry).map(|only| vec![only])
+            of_delegate(vnic, conf, args, config, ifname)?
         }
         None => match config.pod_annotations()?.and_then(|all| all.get(INTERFACES_ANNOTATION)) {
             None => return Ok(Vec::new()),
@@ -68,6 +67,36 @@ pub fn by(conf: &Conf, config: &Config, ifname: &IfName) -> Result<Vec<Interface
         .map_err(|complaint| format!("annotation {INTERFACES_ANNOTATION}: {complaint}")),
     };
     requested.map_err(|complaint| Error::new(ErrorCode::TRY_AGAIN_LATER, complaint))
+}
+
+/// The interface of a delegate. In a chain, what the caller requests belongs to the first plugin; here it is of this interface.
+fn of_delegate(
+    vnic: &str,
+    conf: &Conf,
+    args: &Args,
+    config: &Config,
+    ifname: &IfName,
+) -> Result<Result<Vec<InterfaceRequest>, String>, Error> {
+    let mut ips = conf.ips.clone();
+    for field in requested_fields(args, config) {
+        let next = match field.kind {
+            RequestedKind::Addresses => match field.addresses() {
+                Ok(RequestedAddresses(more)) => {
+                    ips.0.extend(more);
+                    continue;
+                }
+                Err(complaint) => return Ok(Err(complaint)),
+            },
+            RequestedKind::AddressPlugin => {
+                "addresses come from the VNIC: leave ipam out; \"ips\" requests some of them"
+            }
+            RequestedKind::Mac | RequestedKind::SharedMac => "the fabric knows the VNIC's MAC alone: leave it out",
+        };
+        return Err(field.refused("vnic-attach", next));
+    }
+    let interface = Some(ifname.as_str().to_owned());
+    let entry = Entry { vnic: vnic.to_owned(), interface, ips, default_route: conf.default_route };
+    Ok(checked(entry).map(|only| vec![only]))
 }
 
 /// The interfaces of an annotation: `storage@net1,db`, or a JSON list. `own` is the pod's own interface.
@@ -118,13 +147,19 @@ fn of_list(text: &str) -> Vec<Entry> {
     let entry = |part: &str| {
         let (vnic, interface) = part.split_once('@').map_or((part, None), |(vnic, name)| (vnic, Some(name)));
         let interface = interface.map(|name| name.trim().to_owned());
-        Entry { vnic: vnic.trim().to_owned(), interface, ips: Vec::new(), default_route: false }
+        Entry { vnic: vnic.trim().to_owned(), interface, ips: RequestedAddresses::default(), default_route: false }
     };
     text.split(',').filter(|_| !text.is_empty()).map(entry).collect()
 }
 
 fn checked(entry: Entry) -> Result<InterfaceRequest, String> {
-    let Entry { vnic, interface, ips, default_route } = entry;
+    let Entry { vnic, interface, ips: RequestedAddresses(requested), default_route } = entry;
+    let mut ips: Vec<IpAddr> = Vec::new();
+    requested.into_iter().for_each(|ip| {
+        if !ips.contains(&ip) {
+            ips.push(ip)
+        }
+    });
     let alphanumeric = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let is_name = vnic.len() <= LONGEST_NAME
         && alphanumeric(vnic.bytes().next())
@@ -138,8 +173,9 @@ fn checked(entry: Entry) -> Result<InterfaceRequest, String> {
         _ => Err(format!("interface: \"{}\" is no name for an interface", quoted(&name))),
     });
     for family in Family::ALL {
-        if ips.iter().filter(|ip| Family::of(**ip) == family).count() > 1 {
-            return Err(format!("ips: more than one {family} address"));
+        let mut of_family = ips.iter().filter(|ip| Family::of(**ip) == family);
+        if let (Some(one), Some(other)) = (of_family.next(), of_family.next()) {
+            return Err(format!("ips: more than one {family} address: {one} and {other}"));
         }
     }
     Ok(InterfaceRequest { vnic, interface: interface.transpose()?, ips, default_route })
@@ -168,12 +204,13 @@ mod tests {
         assert_eq!(read("storage@net1, db"), Ok(vec![plain("storage", Some("net1")), plain("db", None)]));
         assert_eq!(read(" "), Ok(Vec::new()));
         assert_eq!(read("[]"), Ok(Vec::new()));
-        let long = r#"[{"vnic":"storage","interface":"net1","ips":["10.0.1.9","2001:db8::9"],"defaultRoute":true}]"#;
-        let ips = ["10.0.1.9", "2001:db8::9"].map(|ip| ip.parse().unwrap()).to_vec();
-        assert_eq!(
-            read(long),
-            Ok(vec![InterfaceRequest { ips, default_route: true, ..plain("storage", Some("net1")) }])
-        );
+        let ips: Vec<IpAddr> = ["10.0.1.9", "2001:db8::9"].map(|ip| ip.parse().unwrap()).to_vec();
+        for written in [r#"["10.0.1.9","2001:db8::9"]"#, r#""10.0.1.9/24, 2001:db8::9/64""#] {
+            let long = format!(r#"[{{"vnic":"storage","interface":"net1","ips":{written},"defaultRoute":true}}]"#);
+            let request = InterfaceRequest { ips: ips.clone(), default_route: true, ..plain("storage", Some("net1")) };
+            assert_eq!(read(&long), Ok(vec![request]));
+        }
+        assert_eq!(read(r#"[{"vnic":"db","ips":null}]"#), Ok(vec![plain("db", None)]));
     }
 
     #[test]
@@ -188,8 +225,11 @@ mod tests {
             (&long, "[0]: vnic: \"aaaa"),
             (r#"[{"vnic":"a","stateDir":"/etc"}]"#, "[0]: unknown field `stateDir`"),
             (r#"[{"vnic":"a"},{"interface":"net1"}]"#, "[1]: missing field `vnic`"),
-            (r#"[{"vnic":"a","ips":["10.0.0.300"]}]"#, "[0]: invalid IP address"),
-            (r#"[{"vnic":"a","ips":["10.0.0.3","10.0.0.4"]}]"#, "[0]: ips: more than one IPv4"),
+            (r#"[{"vnic":"a","ips":["10.0.0.300"]}]"#, "[0]: invalid IP address \"10.0.0.300\""),
+            (
+                r#"[{"vnic":"a","ips":["10.0.0.3","10.0.0.4"]}]"#,
+                "[0]: ips: more than one IPv4 address: 10.0.0.3 and 10.0.0.4",
+            ),
             (r#"[{"vnic":7}]"#, "[0]: invalid type: integer `7`"),
             (r#"{"vnic":"a"}"#, "[0]: vnic: \"{\"vnic\""),
             ("../../etc/passwd", "[0]: vnic: \"../../etc"),

@@ -16,6 +16,10 @@ pub struct Args {
     pub pod_name: Option<String>,
     /// K8S_POD_UID.
     pub pod_uid: Option<String>,
+    /// IP: an address for the interface.
+    pub ip: Option<String>,
+    /// MAC: one for the interface.
+    pub mac: Option<String>,
 }
 
 impl Args {
@@ -42,6 +46,8 @@ impl Args {
                 "K8S_POD_NAMESPACE" => args.pod_namespace = given(),
                 "K8S_POD_NAME" => args.pod_name = given(),
                 "K8S_POD_UID" => args.pod_uid = given(),
+                "IP" => args.ip = given(),
+                "MAC" => args.mac = given(),
                 "K8S_POD_INFRA_CONTAINER_ID" => {}
                 _ => unknown.push(key),
             }

@@ -1,6 +1,7 @@
 //! A pod that asks for what it cannot have does not start, and the error says why; nothing is made.
 
 use host_harness::{Families, error_of, json_of, sh};
+use serde_json::json;
 
 use crate::world::{Machine, World, exclusive, shared};
 
@@ -101,6 +102,38 @@ fn a_definition_grants_nothing_and_names_no_path() {
         usual.conf[key] = value;
     }
     json_of(&world.run(&usual));
+}
+
+#[test]
+fn delegate_refuses_what_it_cannot_give_and_shows_the_value() {
+    let world = World::new(Machine::Virtual, &[shared(Families::V4, 0)]);
+    let (pod, mac) = (world.pod("a", 5), "02:00:00:00:00:09");
+    let before = world.snapshot();
+    for (conf, args, expected, complaint) in [
+        (
+            json!({"runtimeConfig": {"mac": mac}}),
+            "",
+            2,
+            "runtimeConfig.mac is \"02:00:00:00:00:09\", which vnic-attach cannot",
+        ),
+        (json!({"args": {"cni": {"mac": mac}}}), "", 2, "args.cni.mac is \"02:00:00:00:00:09\""),
+        (json!({}), ";MAC=02:00:00:00:00:09", 2, "MAC of CNI_ARGS is \"02:00:00:00:00:09\""),
+        (json!({"ipam": {"type": "static", "addresses": []}}), "", 2, "ipam.type is \"static\""),
+        (json!({"ipam": {"addresses": [{"address": "10.0.0.13/24"}]}}), "", 2, "ipam is {\"addresses\":"),
+        (json!({"ips": ["10.0.0.300"]}), "", 6, "invalid IP address \"10.0.0.300\""),
+        (json!({"runtimeConfig": {"ips": ["x"]}}), "", 11, "runtimeConfig.ips: invalid IP address \"x\""),
+        (json!({"runtimeConfig": {"ips": {"a": "10.0.0.13"}}}), "", 11, "it must be a list of addresses"),
+        (json!({}), ";IP=10.0.0.99", 11, "10.0.0.99 is no address that VNIC v0 has"),
+        (json!({"ips": "10.0.0.13"}), ";IP=10.0.0.14", 11, "more than one IPv4 address: 10.0.0.13 and 10.0.0.14"),
+    ] {
+        let mut call = world.delegated("ADD", &pod, "v0", "net1");
+        call.conf.as_object_mut().unwrap().extend(conf.as_object().unwrap().clone());
+        call.environment.iter_mut().filter(|(name, _)| *name == "CNI_ARGS").for_each(|(_, value)| *value += args);
+        let (code, message) = error_of(&world.run(&call));
+        assert!(code == expected && message.replace("\\\"", "\"").contains(complaint), "{conf} {args}: {message}");
+    }
+    assert_eq!(world.snapshot(), before);
+    assert!(world.allocations().allocations.is_empty());
 }
 
 /// The primary VNIC's link is in no agent's file as one to give away; were it, it would stay.

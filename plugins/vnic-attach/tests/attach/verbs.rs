@@ -74,6 +74,53 @@ fn requested_addresses_are_given() {
 }
 
 #[test]
+fn delegate_gets_addresses_that_its_caller_requests_in_any_place() {
+    let world = World::new(Machine::Virtual, &[shared(Families::Dual, 0)]);
+    let expected = ["10.0.0.13", "2001:db8::b"].map(|ip| ip.parse::<std::net::IpAddr>().unwrap());
+    for (number, (conf, args)) in [
+        (json!({"ips": ["10.0.0.13/24", "2001:db8::b"]}), ""),
+        (json!({"ips": "10.0.0.13,2001:db8::b/64"}), ""),
+        (json!({"runtimeConfig": {"ips": ["10.0.0.13/24", "2001:db8::b/64"]}}), ""),
+        (json!({"args": {"cni": {"ips": ["10.0.0.13", "2001:db8::b"]}}}), ""),
+        (json!({"ips": null, "runtimeConfig": {"ips": ["2001:db8::b"], "mac": ""}, "ipam": {}}), ";IP=10.0.0.13/24;MAC="),
+        (json!({"ips": ["10.0.0.13"], "runtimeConfig": {"ips": ["10.0.0.13/24"]}, "args": {"cni": {"ips": "2001:db8::b"}}}), ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let pod = world.pod(&format!("a{number}"), 5);
+        let call = |verb: &str| {
+            let mut call = world.delegated(verb, &pod, "v0", "net1");
+            call.conf.as_object_mut().unwrap().extend(conf.as_object().unwrap().clone());
+            call.environment.iter_mut().filter(|(name, _)| *name == "CNI_ARGS").for_each(|(_, value)| *value += args);
+            call
+        };
+        let result = json_of(&world.run(&call("ADD")));
+        assert_eq!(addresses(&result, "net1"), expected, "{conf}");
+        let mut check = call("CHECK");
+        check.conf["prevResult"] = result;
+        json_of(&world.run(&check));
+        json_of(&world.run(&call("DEL")));
+        sh(&world.host, "ip link del prim5");
+    }
+}
+
+#[test]
+fn chained_plugin_leaves_requests_to_the_first_plugin() {
+    let world = World::new(Machine::Virtual, &[shared(Families::V4, 0)]);
+    let pod = world.pod("a", 5);
+    for annotation in [None, Some("v0")] {
+        let mut call = world.chained("ADD", &pod, annotation);
+        call.conf["args"] = json!({"cni": {"ips": ["192.0.2.9"], "mac": "02:00:00:00:00:09"}});
+        call.conf["ipam"] = json!({"type": "static"});
+        call.environment.retain(|(name, _)| *name != "CNI_ARGS");
+        let args = "K8S_POD_NAMESPACE=team-a;K8S_POD_NAME=web-0;IP=192.0.2.9;MAC=02:00:00:00:00:09";
+        call.environment.push(("CNI_ARGS", args.to_owned()));
+        json_of(&world.run(&call));
+    }
+}
+
+#[test]
 fn repeated_add_returns_same_result_and_repairs_missing_parts() {
     let world = World::new(Machine::Virtual, &[shared(Families::Dual, 0), exclusive(Families::Dual, 1)]);
     let pod = world.pod("a", 5);

@@ -22,7 +22,7 @@ impl Plugin for Reader {
     const ABOUT: &'static str = "fuzz: reads what a pod asks for";
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        let requested = requested::by(&request.conf, &request.config, &request.key.ifname)?;
+        let requested = requested::by(&request.conf, &request.args, &request.config, &request.key.ifname)?;
         sound(&requested, request.conf.vnic.is_none().then_some(&request.key.ifname));
         Ok(Success::default().into())
     }
@@ -32,7 +32,7 @@ impl Plugin for Reader {
     }
 
     fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
-        requested::by(&request.conf, &request.config, &request.key.ifname).map(drop)
+        requested::by(&request.conf, &request.args, &request.config, &request.key.ifname).map(drop)
     }
 
     fn status(&self, _: &StatusRequest<Conf>) -> Result<(), Error> {
