@@ -42,14 +42,15 @@ const WRITING: Duration = Duration::from_secs(5);
 
 /// A client that reports refusals at once.
 pub(crate) async fn connect() -> anyhow::Result<Client> {
-    of(Config::infer().await.context("finding the API server")?)
+    of(Config::infer().await.context("finding the API server")?, SILENCE)
 }
 
-fn of(mut config: Config) -> anyhow::Result<Client> {
+/// `silence`: the most time until the next part of an answer.
+fn of(mut config: Config, silence: Duration) -> anyhow::Result<Client> {
     // kube's own retries: with backoff of up to a quarter of an hour, which no log shows.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECTING);
-    config.read_timeout = Some(SILENCE);
+    config.read_timeout = Some(silence);
     config.write_timeout = Some(SENDING);
     let name = HeaderValue::from_static(concat!("oke-node-controller/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, name));

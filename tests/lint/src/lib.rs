@@ -7,16 +7,19 @@
 //!                                 ├─▶ manifests    inherited lints and versions
 //!                                 └─▶ modules      every file is declared by another
 //!   the files ───────▶ tree ──────┬─▶ headers      what a file is for, its length, no unsafe code in all of it
-//!                      source     ├─▶ containers   what tests start only in a container
+//!                      source     ├─▶ clocks       no socket where the clock is paused
+//!                      functions  ├─▶ containers   what tests start only in a container
 //!                                 ├─▶ ignored      who runs a test that is ignored
 //!                                 ├─▶ tuples       no parameter is a tuple
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 └─▶ words        plain words in strings, comments and documents
 //! ```
 
+pub mod clocks;
 pub mod containers;
 pub mod finding;
 pub mod floors;
+pub mod functions;
 pub mod headers;
 pub mod ignored;
 pub mod linkage;
@@ -53,6 +56,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(manifests::check(&workspace, &tree));
     findings.extend(modules::check(&workspace, &tree));
     findings.extend(headers::check(&tree));
+    findings.extend(clocks::check(&workspace, &tree));
     findings.extend(containers::check(&tree));
     findings.extend(ignored::check(&tree));
     findings.extend(tuples::check(&tree));
