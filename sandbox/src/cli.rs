@@ -3,4 +3,5 @@
 pub(crate) mod args;
 pub(crate) mod cluster;
 pub(crate) mod demo;
+pub(crate) mod fault;
 mod vcn;

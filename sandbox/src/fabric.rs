@@ -32,7 +32,7 @@ use smoltcp::wire::{EthernetFrame, EthernetProtocol};
 use vcn::{MacAddr, Mtu};
 
 pub use drops::{DropReason, Dropped};
-pub use policy::{DeniedAt, DeniedTraffic, Noise, PathMtu, Policy};
+pub use policy::{DeniedAt, DeniedTraffic, Noise, PathMtu, Policy, Traffic};
 pub use port::{Port, VnicPort};
 
 use drops::Drops;

@@ -38,7 +38,7 @@ pub use container::{Container, Image, Volume, spawn_first};
 pub use error::{Error, Result};
 pub use fabric::{
     BOOT_DISK_V4, DeniedAt, DeniedTraffic, DropReason, Dropped, Fabric, Noise, Outgoing, PathMtu, Policy, Port,
-    SERVICES_V4, SERVICES_V6, VnicPort,
+    SERVICES_V4, SERVICES_V6, Traffic, VnicPort,
 };
 pub use harness::{
     Agent, Attachment, NpnShape, Outcome, Runtime, copy_program, kept_waiting, publish_native_pod_network,

@@ -131,10 +131,19 @@ impl Vcn {
         Ok(())
     }
 
-    /// Lets the resolver answer so many queries of UDP in any second, and no more; `None` ends that.
+    /// Lets the resolver answer so many queries of UDP in any second, and no more; `None` ends that. With 0 it answers none, of TCP
+    /// neither.
     pub fn limit_dns(&self, per_second: Option<u32>) -> Result<()> {
         self.wiring()?.services.limit_dns(per_second);
         Ok(())
+    }
+
+    /// Takes the carrier of a virtual machine's link away, or gives it back.
+    pub fn set_carrier(&self, node: &str, link: &str, carrier: bool) -> Result<()> {
+        let vnics = self.node(node)?.vnics();
+        let vnic = vnics.iter().find(|vnic| vnic.link.as_str() == link);
+        let vnic = vnic.ok_or_else(|| Error::Invalid(format!("{node} has no VNIC on a link {link}")))?;
+        self.wiring()?.switch.set_carrier(vnic.port.wire, carrier)
     }
 
     pub(crate) fn services(&self) -> Result<&Services> {

@@ -120,14 +120,21 @@ impl Node {
 
     /// The command that enters it from outside the sandbox: a shell, or the program that follows.
     pub fn enter_hint(&self, sandbox: Isolated) -> String {
+        let (_, mount, uts) = self.namespaces.descriptors();
+        let holder = format!("/proc/{}/fd", sandbox.outer_pid);
+        format!("{} --mount={holder}/{mount} --uts={holder}/{uts}", self.network_hint(sandbox))
+    }
+
+    /// The same for its network only: files and working directory stay the caller's.
+    pub fn network_hint(&self, sandbox: Isolated) -> String {
         let holder = format!("/proc/{}", sandbox.outer_pid);
         let user = if sandbox.user_namespace {
             format!(" --user={holder}/ns/user --preserve-credentials")
         } else {
             String::new()
         };
-        let (net, mount, uts) = self.namespaces.descriptors();
-        format!("nsenter --net={holder}/fd/{net} --mount={holder}/fd/{mount} --uts={holder}/fd/{uts}{user}")
+        let (net, ..) = self.namespaces.descriptors();
+        format!("nsenter{user} --net={holder}/fd/{net}")
     }
 }
 

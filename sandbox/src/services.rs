@@ -45,8 +45,8 @@ pub(crate) struct Services {
     dns_limit: Arc<DnsLimit>,
 }
 
-/// The most queries of one second that the resolver answers; 0 for no limit.
-#[derive(Debug, Default)]
+/// The most queries of one second that the resolver answers; `u32::MAX` for no limit.
+#[derive(Debug)]
 struct DnsLimit(AtomicU32);
 
 /// The sockets, opened in the namespace: a socket stays in the namespace that it was opened in.
@@ -76,7 +76,7 @@ impl Services {
         configure(&netns).during(|| "configure the services' namespace")?;
         let netns = Arc::new(netns);
         let inside = Arc::clone(&netns);
-        let dns_limit = Arc::new(DnsLimit::default());
+        let dns_limit = Arc::new(DnsLimit(AtomicU32::new(u32::MAX)));
         let limit = Arc::clone(&dns_limit);
         let (opened, ready) = std::sync::mpsc::channel();
         let thread = Background::start("services", move |stopped| {
@@ -109,7 +109,7 @@ impl Services {
 
     /// Changes the resolver's limit.
     pub(crate) fn limit_dns(&self, per_second: Option<u32>) {
-        self.dns_limit.0.store(per_second.unwrap_or(0), Ordering::Relaxed);
+        self.dns_limit.0.store(per_second.unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// Opens a port of the kernel's choice on the services' addresses, for another server.
@@ -158,7 +158,7 @@ impl Sockets {
         let counted = Mutex::new((Instant::now(), 0));
         tokio::join!(
             serve_http(&self.http, &inventory),
-            serve_dns_streams(&self.dns_tcp, &inventory),
+            serve_dns_streams(&self.dns_tcp, &inventory, limit),
             serve_datagrams(&self.dns_udp, |query| {
                 limit.admits(&counted).then(|| dns::answer(&inventory, query)).flatten()
             }),
@@ -177,7 +177,7 @@ impl DnsLimit {
             *counted = (Instant::now(), 0);
         }
         counted.1 += 1;
-        most == 0 || counted.1 <= most
+        counted.1 <= most
     }
 }
 
@@ -215,9 +215,12 @@ async fn metadata(
     Ok(response)
 }
 
-async fn serve_dns_streams(listener: &TcpListener, inventory: &Inventory) {
+async fn serve_dns_streams(listener: &TcpListener, inventory: &Inventory, limit: &DnsLimit) {
     loop {
         let (stream, _) = accept(listener).await;
+        if limit.0.load(Ordering::Relaxed) == 0 {
+            continue;
+        }
         let inventory = inventory.clone();
         tokio::spawn(async move {
             // As above.

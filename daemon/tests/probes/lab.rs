@@ -11,7 +11,7 @@ use api::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendT
 use netlink::Netns;
 use nettest::{Case, Cause, Compared, Investigation, Label, Verdict};
 use oke_node_agent::probes::{ProbeEnvironment, TaskError, perform};
-use sandbox::{Container, DeniedAt, DeniedTraffic, Image, Node, NodeSpec, Policy, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{Container, DeniedAt, DeniedTraffic, Image, Node, NodeSpec, Policy, SubnetSpec, Traffic, Vcn, VnicSpec};
 use vcn::Family;
 
 use crate::hosts::run;
@@ -181,7 +181,7 @@ pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, run: impl Fn(
 
 /// TCP to the servers' port is lost there.
 pub(crate) fn denied(at: DeniedAt) -> DeniedTraffic {
-    DeniedTraffic { at, tcp_port: Some(PORT), except: BTreeSet::new() }
+    DeniedTraffic { at, traffic: Traffic::TcpPort(PORT), except: BTreeSet::new() }
 }
 
 /// A case to another address.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use api::probe::{Failure, ProbeKind, ProbeRequest, ReceiveTask, THROUGHPUT_PORT, Task};
 use nettest::{Cause, Label};
-use sandbox::{DeniedAt, DeniedTraffic, PathMtu, Policy};
+use sandbox::{DeniedAt, DeniedTraffic, PathMtu, Policy, Traffic};
 use vcn::Family;
 
 use crate::hosts::run;
@@ -57,7 +57,7 @@ fn lost_or_reset_packets_are_named() {
         (
             |lab| {
                 let list = denied(DeniedAt::SubnetIngress("back".into()));
-                lab.deny(DeniedTraffic { tcp_port: Some(THROUGHPUT_PORT), ..list });
+                lab.deny(DeniedTraffic { traffic: Traffic::TcpPort(THROUGHPUT_PORT), ..list });
             },
             Cause::SecurityList,
         ),

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use sandbox::{Isolated, Node, NodeSpec, NpnShape, OciApi, OciSettings, Vcn};
 
 use crate::cli::args::Cluster;
+use crate::cli::fault::Faults;
 use crate::cli::vcn::{block_signals, builder, worker};
 
 /// Enough for the pods of a test, few enough to exhaust.
@@ -22,7 +23,8 @@ pub(crate) fn run(options: &Cluster) -> Result<ExitCode> {
     let isolated = sandbox::isolate().context("isolate the sandbox")?;
     let signals = block_signals()?;
     let vcn = Arc::new(start().context("start the emulated VCN")?);
-    let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).context("start the OCI API")?;
+    let oci = Arc::new(OciApi::start(Arc::clone(&vcn), OciSettings::default()).context("start the OCI API")?);
+    Faults::new(Arc::clone(&vcn), Arc::clone(&oci)).serve(&folder).context("serve faults")?;
     describe(&vcn, &oci, isolated, &folder).with_context(|| format!("describe the VCN in {}", folder.display()))?;
     signals.wait().context("wait for a signal")?;
     for drop in vcn.drops() {
@@ -41,7 +43,7 @@ fn start() -> Result<Vcn> {
     Ok(vcn)
 }
 
-/// Writes `DIR/<node>/{enter,id,ipv4,ipv6,npn.json}`, `DIR/{oci-url,compartment,subnet-<name>}`, `DIR/pid`, then `DIR/ready`.
+/// Writes `DIR/<node>/{enter,network,id,ipv4,ipv6,npn.json}`, `DIR/{oci-url,compartment,subnet-<name>}`, `DIR/pid`, then `DIR/ready`.
 fn describe(vcn: &Vcn, oci: &OciApi, isolated: Isolated, folder: &Path) -> Result<()> {
     for node in vcn.nodes() {
         describe_node(vcn, node, isolated, &folder.join(node.name()))?;
@@ -59,10 +61,12 @@ fn describe(vcn: &Vcn, oci: &OciApi, isolated: Isolated, folder: &Path) -> Resul
 fn describe_node(vcn: &Vcn, node: &Node, isolated: Isolated, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let pid = isolated.outer_pid;
-    // What starts this way ends with the sandbox: it is in the sandbox's PID namespace.
-    let enter = format!("#!/bin/sh\nexec {} --pid=/proc/{pid}/ns/pid -- \"$@\"\n", node.enter_hint(isolated));
-    fs::write(folder.join("enter"), enter)?;
-    fs::set_permissions(folder.join("enter"), fs::Permissions::from_mode(0o755))?;
+    for (name, hint) in [("enter", node.enter_hint(isolated)), ("network", node.network_hint(isolated))] {
+        // What starts this way ends with the sandbox: it is in the sandbox's PID namespace.
+        let script = format!("#!/bin/sh\nexec {hint} --pid=/proc/{pid}/ns/pid -- \"$@\"\n");
+        fs::write(folder.join(name), script)?;
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755))?;
+    }
     fs::write(folder.join("id"), node.id().to_string())?;
     let primary = node.vnics().into_iter().next().with_context(|| format!("{} has no VNIC", node.name()))?;
     for (family, address) in primary.address.iter() {

@@ -39,10 +39,21 @@ pub struct Noise {
 pub struct DeniedTraffic {
     /// Where the rules are.
     pub at: DeniedAt,
-    /// The port of TCP that they lack; every protocol and port if `None`.
-    pub tcp_port: Option<u16>,
+    /// The packets that they lack.
+    pub traffic: Traffic,
     /// Sources that are admitted anyway, as a group's rule that names another group.
     pub except: BTreeSet<IpAddr>,
+}
+
+/// A part of all packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// Every protocol and port.
+    All,
+    /// This port of TCP.
+    TcpPort(u16),
+    /// Every port of UDP.
+    Udp,
 }
 
 /// Whose rules.
@@ -126,8 +137,7 @@ impl Rules {
                 DeniedAt::VnicIngress(address) => (to.owns(*address) && !answers, target_port),
                 DeniedAt::SubnetAnswers(subnet) => (*subnet == from.subnet.name, source_port),
             };
-            let tcp = u8::from(IpProtocol::Tcp) == protocol;
-            here && denied.tcp_port.is_none_or(|denied| tcp && denied == port) && !denied.except.contains(&source)
+            here && denied.traffic.contains(protocol.into(), port) && !denied.except.contains(&source)
         };
         if self.policy.denied.iter().any(denies) {
             return Decision::Drop(DropReason::SecurityRule(target));
@@ -138,6 +148,16 @@ impl Rules {
         }
         self.flows.insert(key);
         Decision::Pass
+    }
+}
+
+impl Traffic {
+    fn contains(self, protocol: IpProtocol, port: u16) -> bool {
+        match self {
+            Self::All => true,
+            Self::TcpPort(denied) => protocol == IpProtocol::Tcp && denied == port,
+            Self::Udp => protocol == IpProtocol::Udp,
+        }
     }
 }
 

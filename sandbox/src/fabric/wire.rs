@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netlink::{LinkKind, Netns, NewLink, Peer, Socket, Sysctls};
+use netlink::{LinkChange, LinkKind, Netns, NewLink, Peer, Socket, Sysctls};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use vcn::{IfName, MacAddr, Mtu};
 
@@ -111,6 +111,12 @@ impl Switch {
     /// Unplugs a wire: both ends vanish, wherever the node's end is by now.
     pub(crate) fn disconnect(&self, wire: u32) -> Result<()> {
         lock(&self.netlink).delete_link(wire).during(|| format!("unplug wire {wire}"))
+    }
+
+    /// Lowers the fabric's end of a wire, so that the node's end has no carrier, or raises it again.
+    pub(crate) fn set_carrier(&self, wire: u32, carrier: bool) -> Result<()> {
+        let change = if carrier { LinkChange::Up } else { LinkChange::Down };
+        lock(&self.netlink).change_link(wire, &[change]).during(|| format!("change the carrier of wire {wire}"))
     }
 
     /// Lets a VNIC use a port.

@@ -4,6 +4,7 @@
 
 mod bare_metal;
 mod container;
+mod faults;
 mod fixture;
 mod hotplug;
 mod isolation;

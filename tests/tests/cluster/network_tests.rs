@@ -17,7 +17,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use kube_harness::{ApiServer, Assets, Bound, ServiceAccount, wait_for};
 use sandbox::{
-    Agent, DeniedAt, DeniedTraffic, Node, NodeSpec, NpnShape, OciApi, OciSettings, PathMtu, Policy, SubnetSpec, Vcn,
+    Agent, DeniedAt, DeniedTraffic, Node, NodeSpec, NpnShape, OciApi, OciSettings, PathMtu, Policy, SubnetSpec,
+    Traffic, Vcn,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -234,7 +235,7 @@ impl Drop for Scene {
 }
 
 fn list() -> DeniedTraffic {
-    DeniedTraffic { at: DeniedAt::SubnetIngress("back".to_owned()), tcp_port: Some(PORT), except: [].into() }
+    DeniedTraffic { at: DeniedAt::SubnetIngress("back".to_owned()), traffic: Traffic::TcpPort(PORT), except: [].into() }
 }
 
 /// Writes the controllers' keys to a folder, as kubelets mount them.

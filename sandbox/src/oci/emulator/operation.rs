@@ -4,6 +4,7 @@ use hyper::Method;
 use vcn::Family;
 
 use super::message::Request;
+use crate::error::{Error, Result};
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -115,6 +116,17 @@ pub(in crate::oci) fn route(method: &Method, path: &str) -> Option<Route> {
         _ => return None,
     };
     Some(Route { operation, id: id.to_owned(), family })
+}
+
+impl std::str::FromStr for Operation {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL.iter().copied().find(|operation| operation.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|operation| operation.name()).collect();
+            Error::Invalid(format!("{name} is not an operation of the emulated API: {}", names.join(", ")))
+        })
+    }
 }
 
 impl Operation {
