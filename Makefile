@@ -30,7 +30,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test release demo cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint fmt
+.PHONY: help setup build plugins programs image image-test release demo cluster cluster-down e2e faults conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint fmt
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ cluster-down: ## Stop the cluster of `make cluster`
 
 e2e: build image ## Test the image and the manifests on such a cluster
 	@CLUSTER=$(CURDIR)/.build/e2e-cluster tests/cluster/e2e
+
+faults: build image ## Inject the faults of tests/cluster/fault-list into such a cluster; each must be named with its next step (FAULTS= for some)
+	@CLUSTER=$(CURDIR)/.build/faults-cluster tests/cluster/faults $(FAULTS)
 
 conformance: build image ## Run Kubernetes's own specs of [sig-network] [Conformance], and critest's of networking, on such a cluster
 	@CLUSTER=$(CURDIR)/.build/conformance-cluster tests/cluster/e2e nodes_turn_ready_by_kubectl_apply \
@@ -137,7 +140,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARG
 
 lint: setup ## Check format, clippy, scripts and house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/libcni/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier fault-list faults install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/libcni/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings
