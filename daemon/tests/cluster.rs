@@ -33,6 +33,7 @@ mod uninstaller;
 #[path = "cluster/vnic_attachments.rs"]
 mod vnic_attachments;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use kube_harness::{ApiServer, Bound, ServiceAccount};
@@ -143,6 +144,19 @@ impl Cluster {
         wait_for("the addresses", || self.offered() == wanted, || format!("{:?}\n{}", self.offered(), agent.log()));
     }
 
+    /// Waits until the answer is young. Each change of the object is a byte of its watch.
+    fn wait_fresh(&self) {
+        let changes = Cell::new(0);
+        let is_fresh = || {
+            changes.set(changes.get() + 1);
+            let mut object = native_pod_network("SUCCESS", &[("pods", 33), ("more", 34)], false);
+            object["metadata"]["annotations"] = json!({ "changes": changes.get().to_string() });
+            self.apply(object);
+            self.source()["ageSeconds"].as_u64() < Some(5)
+        };
+        wait_for("no age", is_fresh, || self.source().to_string());
+    }
+
     /// The message of a condition.
     fn message(&self, reason: &str) -> String {
         let body: Value = serde_json::from_str(&self.node.get("/readyz").1).unwrap();
@@ -216,12 +230,25 @@ fn agent_works_and_restarts_without_api_server() {
     cluster.node.inside(|| cluster.server.start_again().unwrap());
     cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
     cluster.wait_offered(&agent, &["pods", "more"]);
-    wait_for("no age", || cluster.source()["ageSeconds"].as_u64() < Some(5), || cluster.source().to_string());
+    cluster.wait_fresh();
 
     // What the watch would go on from is forgotten: 410.
     cluster.do_(async |server| server.expire().await.unwrap());
     cluster.publish("SUCCESS", &[("pods", 33)]);
     cluster.wait_offered(&agent, &["pods"]);
+}
+
+#[test]
+fn answer_is_as_old_as_the_last_byte_of_its_watch() {
+    let cluster = Cluster::new();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    let agent = cluster.node.ready_agent(&[]);
+    // The connection stays open, and nothing arrives.
+    cluster.server.freeze().unwrap();
+    wait_for("an age", || cluster.source()["ageSeconds"].as_u64() > Some(5), || agent.log());
+    assert_eq!(cluster.source()["error"], Value::Null, "an outage of minutes harms no pod");
+    cluster.server.thaw().unwrap();
+    cluster.wait_fresh();
 }
 
 #[test]

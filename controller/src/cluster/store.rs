@@ -2,6 +2,7 @@
 //! everything reads; nothing here sends requests.
 
 mod attachments;
+mod issues;
 mod nodes;
 mod profiles;
 mod watches;
@@ -17,6 +18,7 @@ use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
+use resident::watch_activity::WatchActivity;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use vcn::Ocid;
@@ -25,6 +27,7 @@ use crate::attachment::apply::managed_fields::compact;
 use crate::malloc;
 
 pub(crate) use attachments::{Attachments, StatedVnic};
+pub(crate) use issues::NodeIssues;
 pub(crate) use nodes::{NodeObject, NodeView, Nodes};
 pub(crate) use profiles::Profiles;
 pub(crate) use watches::Watches;
@@ -42,6 +45,7 @@ pub struct Store {
     attachments: RwLock<Attachments>,
     nodes: RwLock<Nodes>,
     profiles: RwLock<Profiles>,
+    issues: RwLock<NodeIssues>,
     watches: Arc<Watches>,
     changed: Notify,
 }
@@ -65,6 +69,16 @@ impl Store {
     /// The VnicProfiles.
     pub fn profiles(&self) -> RwLockReadGuard<'_, Profiles> {
         self.profiles.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The problems of what Nodes request.
+    pub fn issues(&self) -> RwLockReadGuard<'_, NodeIssues> {
+        self.issues.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To change them, for the profiles' reconcile.
+    pub fn issues_mut(&self) -> RwLockWriteGuard<'_, NodeIssues> {
+        self.issues.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) const fn watches(&self) -> &Arc<Watches> {
@@ -97,8 +111,9 @@ impl Store {
 /// all are known.
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     // An object of a later version may not be readable, and must not hide the others.
-    let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
-    let watched = WatchedKind { api, page: PAGE, labels: None, what: "VnicAttachments", watches: &store.watches };
+    let api = Api::<DeserializeGuard<VnicAttachment>>::all;
+    let watched =
+        WatchedKind { client, api, page: PAGE, labels: None, what: "VnicAttachments", watches: &store.watches };
     follow(watched, read, readable, |news| {
         let mut all = store.attachments_mut();
         let instances = match news {
@@ -126,8 +141,9 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
 /// changed in a kept field.
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-    let api: Api<NodeObject> = Api::all_with(client, &resource);
-    let watched = WatchedKind { api, page: PAGE_OF_NODES, labels: None, what: "Nodes", watches: &store.watches };
+    let api = |client| Api::<NodeObject>::all_with(client, &resource);
+    let watched =
+        WatchedKind { client, api, page: PAGE_OF_NODES, labels: None, what: "Nodes", watches: &store.watches };
     follow(watched, read, NodeView::of, |news| {
         let mut all = store.nodes_mut();
         let before = all.changes();
@@ -148,8 +164,8 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
 
 /// Follows the VnicProfiles; never returns.
 pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
-    let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
-    let watched = WatchedKind { api, page: PAGE, labels: None, what: "VnicProfiles", watches: &store.watches };
+    let api = Api::<DeserializeGuard<VnicProfile>>::all;
+    let watched = WatchedKind { client, api, page: PAGE, labels: None, what: "VnicProfiles", watches: &store.watches };
     follow(
         watched,
         read,
@@ -179,8 +195,10 @@ pub(crate) enum StoreUpdate<V> {
 }
 
 /// A kind of object, and how it is read.
-pub(crate) struct WatchedKind<'a, K> {
-    pub(crate) api: Api<K>,
+pub(crate) struct WatchedKind<'a, A> {
+    pub(crate) client: Client,
+    /// The objects, of a client.
+    pub(crate) api: A,
     /// Objects per page of a list.
     pub(crate) page: u32,
     /// The labels of the objects; all without it.
@@ -193,14 +211,17 @@ pub(crate) struct WatchedKind<'a, K> {
 /// Reads a watch; never returns. A list is delivered whole, so that no reader takes half of one for all; `read` is called after
 /// the first. Each object is reduced at once: ten thousand whole Nodes are too large for the controller.
 pub(crate) async fn follow<K, V>(
-    watched: WatchedKind<'_, K>,
+    watched: WatchedKind<'_, impl FnOnce(Client) -> Api<K>>,
     read: watch::Sender<bool>,
     keep: impl Fn(K) -> V,
     mut take: impl FnMut(StoreUpdate<V>),
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let WatchedKind { api, page, labels, what, watches } = watched;
+    let WatchedKind { client, api, page, labels, what, watches } = watched;
+    let activity = WatchActivity::begin();
+    let api = api(activity.client(&client));
+    watches.follow(what, activity);
     let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
     config.label_selector = labels.map(str::to_owned);
     let mut stream = pin!(watcher(api, config).default_backoff());

@@ -142,8 +142,8 @@ pub(crate) async fn follow_agents(
     read: watch::Sender<bool>,
     changed: impl Fn(Vec<(Arc<str>, Result<Peer, NoPeer>)>),
 ) {
-    let api: Api<PodObject> = Api::namespaced_with(client, namespace, &ApiResource::erase::<Pod>(&()));
-    let watched = WatchedKind { api, page: PAGE, labels: Some(LABEL), what: "Pods", watches };
+    let api = |client| Api::<PodObject>::namespaced_with(client, namespace, &ApiResource::erase::<Pod>(&()));
+    let watched = WatchedKind { client, api, page: PAGE, labels: Some(LABEL), what: "Pods", watches };
     let mut pods = AgentPods::default();
     follow(watched, read, AgentPod::of, |news| {
         let nodes = pods.apply(news);

@@ -47,9 +47,9 @@ struct Tasks<A> {
 impl<A: AgentCalls> NetworkTests<A> {
     /// Runs tests until it is dropped, which stops all of them.
     pub(crate) async fn run(self) {
-        let api: Api<DeserializeGuard<NetworkTest>> = Api::all(self.client.clone());
+        let (client, api) = (self.client.clone(), Api::<DeserializeGuard<NetworkTest>>::all);
         let watches = self.store.watches().clone();
-        let watched = WatchedKind { api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
+        let watched = WatchedKind { client, api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
         let mut tasks = Tasks { context: Arc::new(self), set: JoinSet::new(), running: BTreeMap::new() };
         let (read, _) = watch::channel(false);
         follow(watched, read, readable, |news| tasks.take(news)).await;

@@ -85,7 +85,7 @@ impl Default for Metrics {
         Self {
             leads: all.metric("leads", "1 if this replica is the leader"),
             connected: all.metric("oci_client", "1 if the OCI client is set up; without it the replica does not request the Lease"),
-            watches: all.family("watch_behind_seconds", "Seconds for which a watch of the leader has been behind the API server: first list incomplete, or failing"),
+            watches: all.family("watch_behind_seconds", "Seconds for which a watch of the leader has been behind the API server: first list incomplete, failing, or silent"),
             calls: all.family("oci_calls", "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer; not sent: unsent, because the budget was used up, \
              and login, because the login failed)"),
             call_seconds: all.histograms("oci_call_seconds", "Duration of an attempt in seconds, without waiting for the budget", || Histogram::new(CALL_SECONDS)),

@@ -5,6 +5,7 @@
 //!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (restart in place)
 //!   logging (JSON lines)    metrics (and their table in docs/)    server (/healthz, /readyz, /metrics)    scrape (/metrics for other machines)
 //!   events (of Kubernetes)    api_server (a client of it, inside a pod)    page (text for a terminal)
+//!   watch_activity (whether a watch of it is alive)
 //! ```
 
 pub mod api_server;
@@ -20,3 +21,4 @@ pub mod readable;
 pub mod reload;
 pub mod scrape;
 pub mod server;
+pub mod watch_activity;

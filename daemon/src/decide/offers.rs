@@ -120,6 +120,7 @@ fn offer(vnic: &Vnic, request: &VnicRequest) -> AttachOffer {
 
 #[cfg(test)]
 mod tests {
+    use resident::watch_activity::WatchActivity;
     use serde_json::json;
     use vcn::{Mtu, TableId};
 
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(serde_json::to_value(&before.vnics).unwrap(), expected);
         facts.attachments = KnownAttachments::default();
         assert_eq!(offered(&facts, Some(&before)), before.vnics);
-        facts.attachments.watched(Vec::new());
+        facts.attachments.watched(Vec::new(), WatchActivity::begin());
         assert_eq!(offered(&facts, Some(&before)), []);
         let withdrawn = alone(Vec::new(), Some(&before), &BootId::from_text("a"), BootTime(1)).unwrap();
         assert_eq!(withdrawn.vnics, [], "also on a node with another pod network");

@@ -124,6 +124,7 @@ fn is_settled(attachment: &VnicAttachment, status: &VnicAttachmentStatus) -> boo
 pub(crate) mod tests {
     use std::time::Instant;
 
+    use resident::watch_activity::WatchActivity;
     use serde_json::{Value, json};
 
     use super::*;
@@ -149,7 +150,7 @@ pub(crate) mod tests {
         let mut facts = NodeFacts::default();
         facts.vnics.absorb(Ok(vnics), Instant::now());
         facts.npn.absorb(Ok(Some(npn("SUCCESS"))), Instant::now());
-        facts.attachments.watched(vec![attachment]);
+        facts.attachments.watched(vec![attachment], WatchActivity::begin());
         facts
     }
 

@@ -76,7 +76,7 @@ impl AttachmentSource {
             (Self::Cache(copy), Need::Some { .. }) => match read_copy(copy, instance) {
                 Ok(Some((attachments, age))) => known.recall(attachments, age, None, Instant::now()),
                 Ok(None) => *known = KnownAttachments::default(),
-                Err(error) => known.fail(chain(&error), Instant::now()),
+                Err(error) => known.fail(chain(&error)),
             },
         }
     }

@@ -1,5 +1,5 @@
-//! Objects of this instance as a watch of the API server reports them. A lost watch makes the last answer older and is an error
-//! only when that is old; before the first answer the cached copy is used.
+//! Objects of this instance as a watch of the API server reports them. An answer is as old as the last byte of the watch, and a
+//! lost watch is an error only when that is old; before the first answer the cached copy is used.
 
 #[cfg(test)]
 mod tests;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kube::Resource;
 use resident::logging::chain;
+use resident::watch_activity::WatchActivity;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
@@ -18,12 +19,16 @@ use vcn::Ocid;
 
 use crate::sources::backoff::{chance, jittered};
 use crate::sources::cached_copy::CachedCopy;
-use crate::sources::object_watch::{ObjectWatch, WatchEnd};
+use crate::sources::object_watch::{ObjectWatch, WatchEnd, WatchedObjects};
 use crate::sources::source::Source;
 
 /// How old the last answer may be before a lost watch is an error. API servers restart and are unreachable for minutes, which
 /// harms no pod of the node.
 const STALE: Duration = Duration::from_mins(5);
+
+/// The same where the API server answers and refuses: no outage, but a right or an account is missing. During an upgrade either may
+/// be missing for seconds.
+const REFUSED: Duration = Duration::from_mins(1);
 
 /// Between requests for a kind that does not exist, as on clusters without VCN-native pod networking or without this project's
 /// custom resources. It may be added later.
@@ -83,6 +88,8 @@ struct WatchState<V> {
     answered: Option<Option<Arc<RawValue>>>,
     /// Some objects cannot be used, which the loss of the watch does not change.
     unreadable: Option<String>,
+    /// The last watch ended because the API server refused it.
+    is_refused: bool,
 }
 
 struct InstanceObserver<W: InstanceKind> {
@@ -137,32 +144,33 @@ impl<W: InstanceKind> InstanceWatch<W> {
 }
 
 impl<V: Clone> WatchState<V> {
-    fn observe(&mut self, listed: ListResult<V>, now: Instant) {
+    fn observe(&mut self, listed: ListResult<V>, activity: WatchActivity) {
         match (listed.value, &listed.unreadable) {
             (Some(value), _) => {
-                self.known.watched(value);
+                self.known.watched(value, activity);
                 self.answered = Some(listed.document.map(Arc::from));
             }
-            (None, why) => self.known.fail(why.clone().unwrap_or_default(), now),
+            (None, why) => self.known.fail(why.clone().unwrap_or_default()),
         }
-        self.unreadable = listed.unreadable;
+        (self.unreadable, self.is_refused) = (listed.unreadable, false);
     }
 
-    fn lose(&mut self, error: String, now: Instant) {
+    fn lose(&mut self, end: &WatchEnd) {
+        self.is_refused = matches!(end, WatchEnd::Refused(_));
         if self.unreadable.is_some() {
-            self.known.unwatch(now);
+            self.known.unwatch();
         } else {
-            self.known.fail(error, now);
+            self.known.fail(end.to_string());
         }
     }
 
     fn current(self, now: Instant) -> Source<V> {
-        let mut known = self.known;
+        let (mut known, bound) = (self.known, if self.is_refused { REFUSED } else { STALE });
         if let Some(error) = self.unreadable {
             known.error = Some(error);
         } else if known.is_unasked() {
             known.error = Some("the API server has not answered yet".to_owned());
-        } else if known.age(now).is_some_and(|age| age <= STALE) {
+        } else if known.age(now).is_some_and(|age| age <= bound) {
             known.error = None;
         }
         known
@@ -191,40 +199,40 @@ impl<W: InstanceKind> InstanceWatcher<W> {
 impl<W: InstanceKind> InstanceObserver<W> {
     /// The API server does not know the kind. Returns whether that is to be believed: objects that were seen do not go because
     /// of a 404, which a proxy answers as well, and an API server whose kind is being created again.
-    fn lose_kind(&self, state: &mut WatchState<W::Value>, now: Instant) -> bool {
+    fn lose_kind(&self, state: &mut WatchState<W::Value>) -> bool {
         let is_believed = state.known.value.as_ref().is_none_or(|value| *value == W::Value::default());
         if is_believed {
-            state.observe(W::read(&self.instance, Vec::new(), None), now);
-            state.known.unwatch(now);
+            state.observe(W::read(&self.instance, Vec::new(), None), WatchActivity::begin());
+            state.known.unwatch();
         }
         is_believed
     }
 
-    fn note(&self, seen: Result<Vec<W::Object>, &WatchEnd>) -> Option<Duration> {
+    fn note(&self, seen: Result<WatchedObjects<W::Object>, &WatchEnd>) -> Option<Duration> {
         match seen {
-            Ok(objects) => {
-                self.observe(objects);
+            Ok(watched) => {
+                self.observe(watched);
                 None
             }
             Err(end) => self.lose(end),
         }
     }
 
-    fn observe(&self, objects: Vec<W::Object>) {
+    fn observe(&self, WatchedObjects { objects, activity }: WatchedObjects<W::Object>) {
         self.state.send_modify(|state| {
             let listed = W::read(&self.instance, objects, state.known.value.clone());
-            state.observe(listed, Instant::now());
+            state.observe(listed, activity);
         });
         self.changed.notify_one();
     }
 
     fn lose(&self, end: &WatchEnd) -> Option<Duration> {
-        let (mut pause, now) = (None, Instant::now());
+        let mut pause = None;
         self.state.send_modify(|state| {
-            if matches!(end, WatchEnd::UnknownKind(_)) && self.lose_kind(state, now) {
+            if matches!(end, WatchEnd::UnknownKind(_)) && self.lose_kind(state) {
                 pause = Some(jittered(UNKNOWN_KIND, chance()));
             } else {
-                state.lose(end.to_string(), now);
+                state.lose(end);
             }
         });
         if pause.is_some() {

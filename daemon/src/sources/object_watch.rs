@@ -13,6 +13,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use resident::api_server;
+use resident::watch_activity::WatchActivity;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -42,18 +43,29 @@ pub(crate) struct ObjectWatch<K: Resource> {
     pub prefix: &'static str,
 }
 
+/// The objects as they are, by name, from a watch that is open.
+#[derive(Debug)]
+pub(crate) struct WatchedObjects<K> {
+    pub objects: Vec<K>,
+    /// When the watch last brought a byte.
+    pub activity: WatchActivity,
+}
+
 /// Why a watch ended.
 #[derive(Debug, Error)]
 pub(crate) enum WatchEnd {
     #[error("the API server does not know the kind {0} (404)")]
     UnknownKind(&'static str),
-    /// There is no client, the API server refused or closed it, it does not answer in time, or the connection broke.
+    /// The API server does not accept the token, or does not allow the watch: 401 or 403.
+    #[error("{0}")]
+    Refused(String),
+    /// There is no client, the API server closed it, it does not answer in time, or the connection broke.
     #[error("{0}")]
     Failed(String),
 }
 
 /// A list as the server has it in memory: thousands of nodes ask, and none needs the newest. The next watch continues with one
-/// request. A dead connection is noticed then; bookmarks, one a minute, keep an idle one open.
+/// request. Bookmarks, one a minute, keep an idle one open; a silent one ends after five minutes.
 pub(crate) fn lasting() -> watcher::Config {
     let lasts = u32::try_from(jittered(WATCH, chance()).as_secs()).unwrap_or(u32::MAX);
     watcher::Config::default().any_semantic().timeout(lasts)
@@ -63,9 +75,9 @@ impl<K> ObjectWatch<K>
 where
     K: Resource<DynamicType: Clone + Eq + Hash> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// Watches without end. `observe` gets the objects as they are, by name, or why the watch ended. It returns the time until the
-    /// next watch if that is no failure; then nothing is logged.
-    pub(crate) async fn run(self, mut observe: impl FnMut(Result<Vec<K>, &WatchEnd>) -> Option<Duration>) {
+    /// Watches without end. `observe` gets the objects, or why the watch ended. It returns the time until the next watch if that is
+    /// no failure; then nothing is logged.
+    pub(crate) async fn run(self, mut observe: impl FnMut(Result<WatchedObjects<K>, &WatchEnd>) -> Option<Duration>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {
             let watch = self.watch_once(|objects| {
@@ -88,11 +100,13 @@ where
     }
 
     /// Watches until that fails.
-    async fn watch_once(&self, mut observe: impl FnMut(Vec<K>)) -> WatchEnd {
+    async fn watch_once(&self, mut observe: impl FnMut(WatchedObjects<K>)) -> WatchEnd {
         let (client, server) = match api_server::client() {
             Ok(client) => client,
             Err(cause) => return WatchEnd::Failed(format!("setting up the client of the API server: {cause}")),
         };
+        let activity = WatchActivity::begin();
+        let client = activity.client(&client);
         let config = self.config.clone().fields(&format!("{}={}", self.field, self.name));
         let mut events = pin!(watcher((self.api)(client), config));
         let mut known = Writer::new(self.resource.clone());
@@ -102,7 +116,7 @@ where
             (!matches!(event, Event::Init | Event::InitApply(_))).then(|| {
                 let mut objects: Vec<K> = known.as_reader().state().iter().map(|object| K::clone(object)).collect();
                 objects.sort_by_key(ResourceExt::name_any);
-                objects
+                WatchedObjects { objects, activity: activity.clone() }
             })
         };
         let first = async {
@@ -122,7 +136,7 @@ where
                 return WatchEnd::Failed(format!("the API server does not answer within {seconds} s"));
             }
         }
-        // The server closes every watch after some minutes, and the watcher opens the next; a dead connection is noticed then.
+        // The server closes every watch after some minutes, and the watcher opens the next.
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => change(event).into_iter().for_each(&mut observe),
@@ -138,8 +152,10 @@ where
                 WatchEnd::UnknownKind(self.kind)
             }
             error => {
-                let (kind, name, cause) = (self.kind, &self.name, cause(error));
-                WatchEnd::Failed(format!("watching {kind} {name} at {server}: {cause}"))
+                let Cause { message, code } = Cause::of(error);
+                let (kind, name) = (self.kind, &self.name);
+                let message = format!("watching {kind} {name} at {server}: {message}");
+                if matches!(code, Some(401 | 403)) { WatchEnd::Refused(message) } else { WatchEnd::Failed(message) }
             }
         }
     }
@@ -149,18 +165,26 @@ fn closed() -> WatchEnd {
     WatchEnd::Failed("the API server closed the watch".to_owned())
 }
 
-/// What the API server said, or why it said nothing. The errors of kube repeat their causes and print a refusal as a data
-/// structure.
-fn cause(error: &watcher::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    loop {
-        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
-            return status.message.clone();
-        }
-        match (cause.downcast_ref::<Status>(), cause.source()) {
-            (Some(status), _) => return status.message.clone(),
-            (None, Some(source)) => cause = source,
-            (None, None) => return cause.to_string(),
+/// What the API server said, or why it said nothing.
+struct Cause {
+    message: String,
+    code: Option<u16>,
+}
+
+impl Cause {
+    /// The errors of kube repeat their causes and print a refusal as a data structure.
+    fn of(error: &watcher::Error) -> Self {
+        let mut cause: &dyn std::error::Error = error;
+        loop {
+            let status = match cause.downcast_ref() {
+                Some(kube::Error::Api(status)) => Some(&**status),
+                _ => cause.downcast_ref::<Status>(),
+            };
+            match (status, cause.source()) {
+                (Some(status), _) => return Self { message: status.message.clone(), code: Some(status.code) },
+                (None, Some(source)) => cause = source,
+                (None, None) => return Self { message: cause.to_string(), code: None },
+            }
         }
     }
 }

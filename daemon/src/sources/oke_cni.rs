@@ -47,7 +47,7 @@ pub(crate) async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Noti
     };
     watch
         .run(|objects| {
-            publish(objects.ok().map(|objects| Presence::from(!objects.is_empty())));
+            publish(objects.ok().map(|watched| Presence::from(!watched.objects.is_empty())));
             None
         })
         .await;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use resident::watch_activity::WatchActivity;
+
 /// What is known from one source.
 #[derive(Clone, Debug)]
 pub struct Source<T> {
@@ -12,11 +14,11 @@ pub struct Source<T> {
     confirmed: Option<Confirmation>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Confirmation {
     At(Instant),
-    /// A watch is open, which reports every change.
-    Watched,
+    /// A watch is open, which reports every change: it confirms with each byte that nothing else changed.
+    Watched(WatchActivity),
 }
 
 impl<T> Default for Source<T> {
@@ -30,13 +32,13 @@ impl<T> Source<T> {
     pub fn absorb(&mut self, answer: Result<T, String>, now: Instant) {
         match answer {
             Ok(value) => *self = Self { value: Some(value), error: None, confirmed: Some(Confirmation::At(now)) },
-            Err(error) => self.fail(error, now),
+            Err(error) => self.fail(error),
         }
     }
 
-    /// Takes in an answer of an open watch: it is current until the watch is lost.
-    pub fn watched(&mut self, value: T) {
-        *self = Self { value: Some(value), error: None, confirmed: Some(Confirmation::Watched) };
+    /// Takes in an answer of an open watch: it is as old as the last byte of the watch.
+    pub fn watched(&mut self, value: T, activity: WatchActivity) {
+        *self = Self { value: Some(value), error: None, confirmed: Some(Confirmation::Watched(activity)) };
     }
 
     /// Takes in a cached copy, and why there is nothing newer.
@@ -44,16 +46,16 @@ impl<T> Source<T> {
         *self = Self { value: Some(value), error, confirmed: now.checked_sub(age).map(Confirmation::At) };
     }
 
-    /// The source failed, or its watch is lost: the last good answer stays, and gets older from now on.
-    pub fn fail(&mut self, error: String, now: Instant) {
-        self.unwatch(now);
+    /// The source failed, or its watch is lost: the last good answer stays, and gets older.
+    pub fn fail(&mut self, error: String) {
+        self.unwatch();
         self.error = Some(error);
     }
 
     /// The watch is closed, which is no failure.
-    pub fn unwatch(&mut self, now: Instant) {
-        if self.confirmed == Some(Confirmation::Watched) {
-            self.confirmed = Some(Confirmation::At(now));
+    pub fn unwatch(&mut self) {
+        if let Some(Confirmation::Watched(activity)) = &self.confirmed {
+            self.confirmed = Some(Confirmation::At(activity.last_byte().into_std()));
         }
     }
 
@@ -64,9 +66,9 @@ impl<T> Source<T> {
 
     /// The age of the last good answer.
     pub fn age(&self, now: Instant) -> Option<Duration> {
-        self.confirmed.map(|confirmed| match confirmed {
-            Confirmation::At(then) => now.saturating_duration_since(then),
-            Confirmation::Watched => Duration::ZERO,
+        self.confirmed.as_ref().map(|confirmed| match confirmed {
+            Confirmation::At(then) => now.saturating_duration_since(*then),
+            Confirmation::Watched(activity) => now.saturating_duration_since(activity.last_byte().into_std()),
         })
     }
 }

@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use resident::watch_activity::WatchActivity;
 use tokio::time::Instant;
+
+use crate::cluster::store::WATCH_SECONDS;
 
 /// How long a watch may fail before it is logged again.
 const LOGGED_AGAIN: Duration = Duration::from_mins(5);
 /// A watch that recovers reports nothing until something changes. It retries within half a minute and would report the next
 /// failure within five: one that was silent for longer works.
 const RETRIED_WITHIN: Duration = Duration::from_secs(330);
+/// A watch without changes brings a bookmark about once a minute, or is opened again by the server's end of it.
+const BOOKMARKED_WITHIN: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 15);
 /// A watch that has failed for this long is reported.
 const REPORTED_AFTER: Duration = Duration::from_mins(2);
 
@@ -20,6 +25,8 @@ pub struct Watches(Mutex<BTreeMap<&'static str, Watch>>);
 
 #[derive(Debug, Default)]
 struct Watch {
+    /// When it last brought a byte, once it is open.
+    activity: Option<WatchActivity>,
     /// Since when it has been reading its list, if that is not complete.
     reading: Option<Instant>,
     failing: Option<WatchFailure>,
@@ -34,6 +41,11 @@ struct WatchFailure {
 }
 
 impl Watches {
+    /// Its activity shows whether it is alive.
+    pub fn follow(&self, what: &'static str, activity: WatchActivity) {
+        self.all().entry(what).or_default().activity = Some(activity);
+    }
+
     /// It starts to read its list.
     pub fn reads(&self, what: &'static str) {
         self.all().entry(what).or_default().reading.get_or_insert_with(Instant::now);
@@ -41,7 +53,10 @@ impl Watches {
 
     /// It is up to date.
     pub fn is_current(&self, what: &'static str) {
-        if let Some(Watch { failing: Some(_), .. }) = self.all().insert(what, Watch::default()) {
+        let mut all = self.all();
+        let watch = all.entry(what).or_default();
+        watch.reading = None;
+        if watch.failing.take().is_some() {
             tracing::info!(event = "watch.recovered", what);
         }
     }
@@ -90,8 +105,14 @@ impl Watch {
             (Some(since), _) => now.saturating_duration_since(since),
             // One failure may be over by now.
             (None, Some(failing)) => failing.last - failing.first,
-            (None, None) => Duration::ZERO,
+            (None, None) => self.silent(now),
         }
+    }
+
+    /// How long nothing arrived, if a bookmark should have.
+    fn silent(&self, now: Instant) -> Duration {
+        let silent = self.activity.as_ref().map(|activity| now.saturating_duration_since(activity.last_byte()));
+        silent.filter(|silent| *silent > BOOKMARKED_WITHIN).unwrap_or_default()
     }
 }
 
@@ -118,6 +139,19 @@ mod tests {
         assert_eq!(watches.trouble().unwrap(), "Nodes not read for 200 s: forbidden");
         watches.is_current("Nodes");
         assert_eq!((seconds(&watches), watches.trouble()), (vec![0], None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_watch_is_behind_since_its_last_byte() {
+        let watches = Watches::default();
+        watches.follow("Nodes", WatchActivity::begin());
+        watches.is_current("Nodes");
+        advance(SECOND * 120).await;
+        assert_eq!(seconds(&watches), [0], "it may have no bookmarks");
+        advance(SECOND * 140).await;
+        assert_eq!(seconds(&watches), [260]);
+        watches.follow("Nodes", WatchActivity::begin());
+        assert_eq!(seconds(&watches), [0]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,27 +31,53 @@ fn success() -> Option<NativePodNetwork> {
     Some(npn("SUCCESS"))
 }
 
+fn failed(error: &str) -> WatchEnd {
+    WatchEnd::Failed(error.to_owned())
+}
+
+/// A watch whose last byte came now, and this moment.
+fn activity() -> (WatchActivity, Instant) {
+    let activity = WatchActivity::begin();
+    let begun = activity.last_byte().into_std();
+    (activity, begun)
+}
+
 #[test]
-fn answer_of_lost_watch_is_kept_and_error_once_stale() {
-    let (mut state, begun) = (State::default(), Instant::now());
+fn answer_is_as_old_as_the_last_byte_and_lost_watch_an_error_once_stale() {
+    let (mut state, (open, begun)) = (State::default(), activity());
     assert!(current(&state, begun).2.is_some_and(|error| error.contains("not answered")));
-    state.observe(listed(success()), begun);
-    assert_eq!(current(&state, begun + 2 * STALE), current_state(success(), Duration::ZERO, None));
-    state.lose("refused".into(), begun);
-    state.lose("still refused".into(), begun + STALE);
+    state.observe(listed(success()), open);
+    let second = Duration::from_secs(1);
+    assert_eq!(current(&state, begun + second), current_state(success(), second, None), "nothing arrived since");
+    state.lose(&failed("refused"));
+    state.lose(&failed("still refused"));
     assert_eq!(current(&state, begun + STALE), current_state(success(), STALE, None));
-    let older = STALE + Duration::from_secs(1);
+    let older = STALE + second;
     assert_eq!(current(&state, begun + older), current_state(success(), older, Some("still refused")));
-    state.observe(listed(success()), begun);
-    assert_eq!(current(&state, begun + older), current_state(success(), Duration::ZERO, None));
+    let (open, again) = activity();
+    state.observe(listed(success()), open);
+    assert_eq!(current(&state, again), current_state(success(), Duration::ZERO, None));
+}
+
+#[test]
+fn refusal_is_an_error_after_a_minute() {
+    let (mut state, (open, begun)) = (State::default(), activity());
+    state.observe(listed(success()), open);
+    state.lose(&WatchEnd::Refused("Unauthorized".to_owned()));
+    assert_eq!(current(&state, begun + REFUSED), current_state(success(), REFUSED, None));
+    let older = REFUSED + Duration::from_secs(1);
+    assert_eq!(current(&state, begun + older), current_state(success(), older, Some("Unauthorized")));
+    state.lose(&failed("connection refused"));
+    assert_eq!(current(&state, begun + older).2, None, "an outage");
 }
 
 #[test]
 fn unreadable_object_is_an_error_immediately_and_after_watch_loss() {
-    let (mut state, begun) = (State::default(), Instant::now());
-    state.observe(listed(None), begun);
-    state.observe(ListResult { value: None, document: None, unreadable: Some("spec.id is missing".into()) }, begun);
-    state.lose("refused".into(), begun);
+    let (mut state, (open, begun)) = (State::default(), activity());
+    state.observe(listed(None), open.clone());
+    let unreadable = ListResult { value: None, document: None, unreadable: Some("spec.id is missing".into()) };
+    state.observe(unreadable, open);
+    state.lose(&failed("refused"));
     assert_eq!(current(&state, begun), current_state(None, Duration::ZERO, Some("spec.id is missing")));
 }
 
@@ -62,7 +88,7 @@ fn unknown_kind_takes_no_object_away() {
     let observer = observer(&watch);
     assert!(observer.lose(&unknown()).is_some() && observer.lose(&unknown()).is_some());
     assert_eq!(watch.state.borrow().known.value, Some(None));
-    observer.observe(object(INSTANCE));
+    observer.observe(watched(object(INSTANCE)));
     assert!(observer.lose(&unknown()).is_none() && observer.lose(&WatchEnd::Failed(String::new())).is_none());
     assert!(observer.lose(&unknown()).is_none());
     assert!(watch.state.borrow().known.value.as_ref().unwrap().is_some());
@@ -71,7 +97,7 @@ fn unknown_kind_takes_no_object_away() {
 #[test]
 fn failure_without_any_answer_is_the_error() {
     let mut state = State::default();
-    state.lose("forbidden".into(), Instant::now());
+    state.lose(&failed("forbidden"));
     assert_eq!(current(&state, Instant::now()), (None, None, Some("forbidden".into())));
 }
 
@@ -90,6 +116,10 @@ fn object(instance: &str) -> Vec<DynamicObject> {
     vec![serde_json::from_value(object).unwrap()]
 }
 
+fn watched(objects: Vec<DynamicObject>) -> WatchedObjects<DynamicObject> {
+    WatchedObjects { objects, activity: WatchActivity::begin() }
+}
+
 fn watch(folder: &std::path::Path) -> InstanceWatch<OwnNpn> {
     InstanceWatch::new(CachedCopy::new(folder, "copy.json"), Arc::default()).0
 }
@@ -100,10 +130,10 @@ async fn next_agent_starts_with_the_copy_of_the_last_answer() {
     let (mut before, instance) = (watch(folder.path()), INSTANCE.parse().unwrap());
     before.store_copy().unwrap();
     assert!(!before.copy.path().exists(), "there is no answer yet");
-    observer(&before).observe(object(INSTANCE));
+    observer(&before).observe(watched(object(INSTANCE)));
     before.store_copy().unwrap();
     // An object of another instance is an error and does not replace it.
-    observer(&before).observe(object("ocid1.instance.oc1.iad.b"));
+    observer(&before).observe(watched(object("ocid1.instance.oc1.iad.b")));
     before.store_copy().unwrap();
     let copy: CachedAnswer<serde_json::Value> = before.copy.read().unwrap().unwrap();
     assert_eq!(copy.value["metadata"], json!({ "name": "a" }));
@@ -111,7 +141,7 @@ async fn next_agent_starts_with_the_copy_of_the_last_answer() {
     let mut next = watch(folder.path());
     let known = next.current(&instance, Duration::from_millis(1500)).await;
     assert_eq!((known.value.unwrap().unwrap().instance, known.error), (instance.clone(), None));
-    observer(&next).observe(Vec::new());
+    observer(&next).observe(watched(Vec::new()));
     next.store_copy().unwrap();
     assert!(!next.copy.path().exists(), "there is no object any more");
 
