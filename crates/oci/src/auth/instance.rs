@@ -182,7 +182,7 @@ pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
     for number in 1..ATTEMPTS {
         match fetch().await {
             Err(failure) if is_worth_retrying(&failure) => {
-                progress.set(format!("{url}: {}", chain(&failure)));
+                progress.note(format!("{url}: {}", chain(&failure)), failure.kind());
                 sleep(BACKOFF.delay(number, chance())).await;
             }
             outcome => return outcome.map_err(failed),

@@ -2,18 +2,31 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// One line: the address that is called now, and why its last attempt failed.
-#[derive(Debug, Default)]
-pub(crate) struct Progress(Mutex<String>);
+use crate::error::Kind;
+
+/// The address that is called now, and why its last attempt failed, in one line; and the kind of that failure.
+#[derive(Debug)]
+pub(crate) struct Progress(Mutex<(String, Kind)>);
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(Mutex::new((String::new(), Kind::Unavailable)))
+    }
+}
 
 impl Progress {
-    /// Records the state of the login.
+    /// Records that an address is called, which has not answered yet.
     pub(crate) fn set(&self, line: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = line;
+        self.note(line, Kind::Unavailable);
+    }
+
+    /// Records a failure.
+    pub(crate) fn note(&self, line: String, kind: Kind) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (line, kind);
     }
 
     /// The last recorded state.
-    pub(crate) fn get(&self) -> String {
+    pub(crate) fn get(&self) -> (String, Kind) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -210,7 +210,8 @@ impl<S: TokenSource> SessionState<S> {
     }
 
     fn late(&self, within: Duration) -> LoginError {
-        LoginError::TimedOut(within, self.progress.get())
+        let (last, kind) = self.progress.get();
+        LoginError::TimedOut { within, last, kind }
     }
 
     fn state(&self) -> MutexGuard<'_, RenewalState> {
@@ -221,5 +222,5 @@ impl<S: TokenSource> SessionState<S> {
 
 /// The error for one of several callers that waited.
 fn shared(error: &LoginError) -> LoginError {
-    LoginError::Shared { message: chain(error), transient: error.is_transient() }
+    LoginError::Shared { message: chain(error), transient: error.is_transient(), kind: error.kind() }
 }

@@ -58,9 +58,10 @@ pub(crate) fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
     }
     let most = match failure.kind() {
         Kind::Login if is_401(failure) && !renewed => return Decision::RenewLogin,
+        // The login has had attempts of its own.
+        _ if is_transient_login(failure) => policy.attempts.min(FEW),
         Kind::Unavailable | Kind::Throttled => policy.attempts,
         Kind::Busy | Kind::RelatedNotFoundOrForbidden => policy.attempts.min(FEW),
-        Kind::Login if is_transient_login(failure) => policy.attempts.min(FEW),
         Kind::Login | Kind::Limit | Kind::Conflict | Kind::Changed | Kind::NotFoundOrForbidden => {
             return Decision::Stop;
         }

@@ -75,7 +75,7 @@ pub enum Kind {
     NotFoundOrForbidden,
     /// 400 `RelatedResourceNotAuthorizedOrNotFound`: a subnet, NSG or the like does not exist *yet*, or is not readable.
     RelatedNotFoundOrForbidden,
-    /// 401, or the login failed.
+    /// 401, or the login failed for another reason than a service that throttles or does not answer.
     Login,
     /// 402, 403: the resource is readable, but the operation is not allowed.
     Forbidden,
@@ -103,7 +103,7 @@ impl Failure {
             Self::Refused(refusal) => refusal.kind(),
             Self::Budget(_) => Kind::Throttled,
             Self::NoConnection(_) | Self::Broken(_) | Self::TimedOut(_) => Kind::Unavailable,
-            Self::Login { .. } => Kind::Login,
+            Self::Login { source, .. } => source.kind(),
             Self::Unreadable { .. } => Kind::Unusable,
         }
     }

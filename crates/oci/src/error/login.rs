@@ -47,9 +47,16 @@ pub enum LoginError {
         /// Now.
         now: String,
     },
-    /// No token in time. The text is the address and the cause of its last failure.
-    #[error("no token within {0:?}: {1}; check that this host reaches that address (docs/iam.md, network)")]
-    TimedOut(Duration, String),
+    /// No token in time.
+    #[error("no token within {within:?}: {last}; {}", hint(*kind))]
+    TimedOut {
+        /// The caller's deadline.
+        within: Duration,
+        /// The address, and why its last attempt failed.
+        last: String,
+        /// The kind of that failure.
+        kind: Kind,
+    },
     /// The login that all callers waited for failed.
     #[error("{message}")]
     Shared {
@@ -57,7 +64,17 @@ pub enum LoginError {
         message: String,
         /// Whether it may pass by itself.
         transient: bool,
+        /// Its kind.
+        kind: Kind,
     },
+}
+
+/// What to do about a login that takes too long.
+const fn hint(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Throttled => "OCI throttles the login: wait, and find what else in the tenancy logs in often",
+        _ => "check that this host reaches that address (docs/iam.md, network)",
+    }
 }
 
 impl LoginError {
@@ -68,13 +85,54 @@ impl LoginError {
             Self::Fetch { source, .. } => {
                 matches!(source.kind(), Kind::Unavailable | Kind::Throttled | Kind::NotFoundOrForbidden)
             }
-            Self::TimedOut(..) | Self::File { .. } => true,
+            Self::TimedOut { .. } | Self::File { .. } => true,
             Self::Shared { transient, .. } => *transient,
             Self::Material { .. } | Self::TenancyChanged { .. } => false,
         }
     }
 
+    /// What kind of failure the login is for the call: a service that throttles or does not answer refuses no credentials.
+    pub fn kind(&self) -> Kind {
+        let kind = match self {
+            Self::Fetch { source, .. } => source.kind(),
+            Self::TimedOut { kind, .. } | Self::Shared { kind, .. } => *kind,
+            Self::File { .. } | Self::Material { .. } | Self::TenancyChanged { .. } => Kind::Login,
+        };
+        if matches!(kind, Kind::Throttled | Kind::Unavailable) { kind } else { Kind::Login }
+    }
+
     pub(crate) fn material(what: &'static str, problem: impl std::fmt::Display) -> Self {
         Self::Material { what, problem: problem.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refusal;
+
+    #[test]
+    fn service_that_throttles_or_is_down_refuses_no_credentials() {
+        let fetch = |status| {
+            let refusal = Refusal { status, code: String::new(), message: String::new(), retry_after: None };
+            let source = Box::new(Failure::Refused(refusal));
+            LoginError::Fetch { what: "the token", from: "https://auth".to_owned(), source }
+        };
+        let late =
+            |kind| LoginError::TimedOut { within: Duration::from_secs(1), last: "https://auth: 429".to_owned(), kind };
+        for (error, kind) in [
+            (fetch(429), Kind::Throttled),
+            (fetch(503), Kind::Unavailable),
+            (fetch(401), Kind::Login),
+            (fetch(404), Kind::Login),
+            (late(Kind::Throttled), Kind::Throttled),
+            (late(Kind::Unavailable), Kind::Unavailable),
+            (LoginError::material("the private key", "it is not in PEM format"), Kind::Login),
+        ] {
+            let message = error.to_string();
+            let failure = Failure::Login { login: "instance principal", source: Box::new(error) };
+            assert_eq!(failure.kind(), kind, "{message}");
+        }
+        assert!(!late(Kind::Throttled).to_string().contains("reaches that address"));
     }
 }

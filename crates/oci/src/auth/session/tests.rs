@@ -170,7 +170,7 @@ fn a_renewal_that_died_with_its_runtime_is_restarted() {
     let world = World::new();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let late = runtime().block_on(async { world.session.credentials(Instant::now()).await }).unwrap_err();
-    assert!(matches!(late, LoginError::TimedOut(..)), "{late:?}");
+    assert!(matches!(late, LoginError::TimedOut { .. }), "{late:?}");
     assert_eq!(runtime().block_on(world.key_id()).unwrap(), "ST$1");
 }
 
@@ -178,7 +178,7 @@ fn a_renewal_that_died_with_its_runtime_is_restarted() {
 async fn caller_times_out_at_deadline_but_token_still_arrives() {
     let world = World::new();
     let late = world.session.credentials(Instant::now()).await.unwrap_err();
-    assert!(matches!(late, LoginError::TimedOut(..)), "{late:?}");
+    assert!(matches!(late, LoginError::TimedOut { .. }), "{late:?}");
     world.until_fetched(1).await;
     assert_eq!(world.key_id().await.unwrap(), "ST$1");
 }
