@@ -15,7 +15,10 @@ pub(crate) enum AskError {
     /// It does not know this controller's key yet.
     #[error("the agent does not know the controller's key yet: {0}")]
     Untrusted(String),
-    /// It has none, or it cannot be reached.
+    /// The node has none.
+    #[error("there is no agent to ask: {0}")]
+    Missing(String),
+    /// It does not answer on its channel.
     #[error("the agent cannot be reached: {0}")]
     Unreachable(String),
     #[error("the agent refused: {0}")]

@@ -34,7 +34,7 @@ impl AgentCalls for ChannelAgents {
     }
 
     async fn ask(&self, node: &str, request: &ProbeRequest, limit: Duration) -> Result<ProbeReport, AskError> {
-        let peer = self.roster.lock().peer(node).map_err(|error| AskError::Unreachable(error.to_string()))?;
+        let peer = self.roster.lock().peer(node).map_err(|error| AskError::Missing(error.to_string()))?;
         let body = serde_json::to_vec(request).map_err(|error| AskError::Refused(error.to_string()))?;
         let reply = self.client.send(peer, Request::post(PROBE_PATH, body), limit).await;
         let reply = reply.map_err(|error| match error.is_refused() && self.began.elapsed() < KEY_MOUNTED {

@@ -26,7 +26,11 @@ static MEASUREMENT: Semaphore = Semaphore::const_new(1);
 #[derive(Clone, Debug)]
 pub(crate) enum PairResult {
     /// The pair, the evidence and its verdict.
-    Verdict(Box<(TestPair, Evidence, Verdict)>),
+    Verdict {
+        tested: Box<(TestPair, Evidence, Verdict)>,
+        /// The target's node, if its agent could not be reached.
+        silent_target: Option<String>,
+    },
     /// The source's agent did not answer.
     Unknown(Box<PairVerdict>),
 }
@@ -64,7 +68,14 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
         }
     }
     match (investigation.evidence(), investigation.verdict()) {
-        (Some(evidence), Some(verdict)) => PairResult::Verdict(Box::new((pair, evidence.clone(), verdict))),
+        (Some(evidence), Some(verdict)) => {
+            let target = pair.case.target.node.clone();
+            let is_silent = failure.is_some_and(|(node, error)| {
+                Some(&node) == target.as_ref() && matches!(error, AskError::Unreachable(_))
+            });
+            let silent_target = target.filter(|_| is_silent);
+            PairResult::Verdict { tested: Box::new((pair, evidence.clone(), verdict)), silent_target }
+        }
         _ => PairResult::Unknown(Box::new(unknown(&pair, failure))),
     }
 }
@@ -146,22 +157,29 @@ fn received(round: &[AgentRequest], answers: &[Answer]) -> bool {
 fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict {
     let (cause, fix) = match failure.as_ref().map(|(_, error)| error) {
         _ if pair.from_pod => {
-            ("ProbePodFailed", "Look at the probe Pods: kubectl -n oke-node-manager-probes get pods,events.")
+            ("ProbePodFailed", "Check the probe Pods: kubectl -n oke-node-manager-probes get pods,events.")
         }
         None => (
             "AgentLate",
-            "The target's agent began to receive too late: run the test again when the node is less busy.",
+            "Run the test again when the target's node is less busy: its agent began to receive too late.",
         ),
         Some(AskError::Busy) => {
-            ("AgentBusy", "Other tests use the agent: run the test again later, or with a lower concurrency.")
+            ("AgentBusy", "Run the test again later, or with a lower concurrency: other tests use the agent.")
         }
-        Some(AskError::Refused(_)) => (
-            "AgentRefused",
-            "The agent answered with the reason above: correct the test, free the port, or update that agent.",
+        Some(AskError::Refused(_)) => {
+            ("AgentRefused", "Correct the test, free the port, or update that agent, as the agent's reason says.")
+        }
+        Some(AskError::Missing(_)) => (
+            "AgentMissing",
+            "Start the agent on that node: `kubectl -n oke-node-manager describe daemonset oke-node-agent` says why it does not run.",
         ),
-        Some(AskError::Untrusted(_) | AskError::Unreachable(_)) => {
+        Some(AskError::Untrusted(_)) => {
             ("AgentUnreachable", "Check the agent's Pod on that node: kubectl -n oke-node-manager get pods -o wide.")
         }
+        Some(AskError::Unreachable(_)) => (
+            "AgentUnreachable",
+            "Check that the agent's Pod runs on that node, and that firewall, security lists and groups let the controller's nodes reach TCP port 9810 (CHANNEL_PORT).",
+        ),
     };
     let failure = failure.map(|(node, error)| format!("{node}: {error}"));
     PairVerdict {

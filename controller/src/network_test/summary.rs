@@ -25,6 +25,8 @@ pub(super) struct Summary {
     headline: Option<(Label, String)>,
     path: String,
     used_tls: bool,
+    /// The first target whose agent could not be reached.
+    silent_target: Option<String>,
 }
 
 impl Summary {
@@ -42,7 +44,10 @@ impl Summary {
                 self.keep(None, 0, *pair);
                 return;
             }
-            PairResult::Verdict(found) => *found,
+            PairResult::Verdict { tested, silent_target } => {
+                self.silent_target = self.silent_target.take().or(silent_target);
+                *tested
+            }
         };
         if self.counts.pairs == 1 {
             self.path = path(&evidence);
@@ -85,6 +90,12 @@ impl Summary {
             messages.push(format!("the deadline came after {tested} of {pairs} pairs: raise deadlineSeconds"));
         }
         messages.extend(self.used_tls.then(|| UNVERIFIED.to_owned()));
+        messages.extend(self.silent_target.as_ref().map(|node| {
+            format!(
+                "the controller does not reach the agent of {node}: check that its Pod runs, and that firewall, security lists and \
+                 groups admit TCP port 9810 (CHANNEL_PORT)"
+            )
+        }));
         let worst_verdict = match (&self.headline, tested) {
             (Some((_, headline)), _) => headline.clone(),
             (None, 0) => String::new(),
@@ -152,7 +163,7 @@ mod tests {
             trials: Vec::new(),
         };
         let verdict = nettest::diagnose(&evidence);
-        PairResult::Verdict(Box::new((pair, evidence, verdict)))
+        PairResult::Verdict { tested: Box::new((pair, evidence, verdict)), silent_target: None }
     }
 
     fn status(found: Vec<PairResult>) -> NetworkTestStatus {
@@ -170,6 +181,21 @@ mod tests {
         assert_eq!(worst(vec![unknown(), passed(), passed()]), "Unknown");
         assert_eq!(worst(vec![passed(), unknown(), failed()]), "Proven: PortClosed");
         assert_eq!(worst(Vec::new()), "");
+    }
+
+    #[test]
+    fn target_without_a_reachable_agent_is_named() {
+        let silent = match tested(vec![300; 5]) {
+            PairResult::Verdict { tested, .. } => {
+                PairResult::Verdict { tested, silent_target: Some("10.0.20.3".to_owned()) }
+            }
+            unknown @ PairResult::Unknown(_) => unknown,
+        };
+        let message = status(vec![tested(vec![300; 5]), silent]).message;
+        assert!(
+            message.contains("agent of 10.0.20.3") && message.contains("9810") && message.ends_with("(CHANNEL_PORT)"),
+            "{message}"
+        );
     }
 
     #[test]

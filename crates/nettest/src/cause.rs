@@ -87,7 +87,10 @@ causes! {
     "Check the target's instance and VNIC in OCI.";
     /// The service answers with an error.
     ServiceError, Service,
-    "Packets pass: read the log of the service that answered.";
+    "Read the log of the service that answered: packets pass in both directions.";
+    /// The service does not answer, or packets do not reach it: no security rule and no route table applies to it.
+    ServiceSilent, Service,
+    "Check in OCI whether the service is impaired in the region, and the node's firewall: `nft list ruleset`. Test it from another node, too.";
     /// The path carries less data per second than was sent.
     Bandwidth, Unknown,
     "Compare with the bandwidth of both shapes, which VNICs and block volumes share; else look for drops and a lack of CPU on both hosts.";
@@ -97,22 +100,42 @@ causes! {
 }
 
 impl Cause {
-    /// What would show that it is this one, or not.
+    /// What shows that it is this one, or not.
     pub const fn separator(self) -> &'static str {
         match self {
-            Self::SecurityList => "a source in another subnet",
-            Self::SecurityGroup => "a source of the same subnet with other security groups",
-            Self::RouteTable => "the route tables of both subnets in OCI",
-            Self::Gateway => "the route tables and attachments of the DRG or peering in OCI",
-            Self::VnicConntrack => "the VNIC's metric VnicConntrackIsFull",
-            Self::HostFirewall => "an agent on the target's host",
-            Self::TargetDown => "the instance's state in OCI",
+            Self::SecurityList => "Check both subnets' security lists",
+            Self::SecurityGroup => "Check both VNICs' security groups",
+            Self::RouteTable => "Check both subnets' route tables",
+            Self::Gateway => "Check the DRG's or peering's routes",
+            Self::VnicConntrack => "Check the VNIC's metric VnicConntrackIsFull",
+            Self::HostFirewall => "Check the target's firewall: `nft list ruleset`",
+            Self::TargetDown => "Check the instance in OCI",
+            Self::ServiceSilent => "Test the service from another node",
             Self::HostRoute | Self::NeighbourTable | Self::HostConntrack | Self::ReversePathFilter => {
-                "the same probe between other hosts"
+                "Run the same test between other nodes"
             }
-            Self::PathMtu => "packets of another size",
-            Self::Bandwidth => "the VNICs' metrics VnicIngressDropsThrottle and VnicEgressDropsThrottle",
-            _ => "the same probe again",
+            Self::PathMtu => "Test with packets of another size: `--mtu`, or without it",
+            Self::Bandwidth => "Check the VNICs' metrics VnicIngressDropsThrottle and VnicEgressDropsThrottle",
+            _ => "Run the same test again",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_begins_with_a_verb_and_fits() {
+        const VERBS: [&str; 17] = [
+            "Add", "Allow", "Cache", "Check", "Compare", "Correct", "Find", "Let", "Raise", "Read", "Run", "Set",
+            "Start", "Test", "Use", "Wait", "Restart",
+        ];
+        for cause in Cause::ALL {
+            for step in [cause.fix(), cause.separator()] {
+                let verb = step.split(' ').next().unwrap_or_default();
+                assert!(VERBS.contains(&verb) && step.len() <= crate::verdict::FIX_MAX, "{step}");
+            }
         }
     }
 }

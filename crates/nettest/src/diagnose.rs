@@ -10,6 +10,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use api::TargetService;
 use api::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, RouteSeen, Transport};
 
 use crate::cause::Cause;
@@ -176,6 +177,16 @@ pub(crate) fn shares_subnet(report: &ProbeReport, address: IpAddr) -> Option<boo
     (!of_family.is_empty()).then(|| of_family.iter().any(|subnet| subnet.contains(address)))
 }
 
+/// Whether the target is one of OCI's services on each host's own link: metadata, resolver, time. No security rule and no route table
+/// applies to it.
+pub(crate) fn is_link_local(evidence: &Evidence) -> bool {
+    match evidence.target.address.or(evidence.attempt.target) {
+        Some(IpAddr::V4(address)) => address.is_link_local(),
+        Some(IpAddr::V6(address)) => address.segments()[..2] == [0xfd00, 0x00c1],
+        None => evidence.service == Some(TargetService::Imds),
+    }
+}
+
 fn state(evidence: &Evidence, label: Label, found: &[Finding]) -> Verdict {
     let places: BTreeSet<Place> = found.iter().map(|found| found.place).collect();
     let place = match places.iter().collect::<Vec<_>>().as_slice() {
@@ -191,14 +202,7 @@ fn state(evidence: &Evidence, label: Label, found: &[Finding]) -> Verdict {
         let shown: Vec<String> = shown.map(|(side, shown)| format!("{side}: {}", of(shown).join(", "))).collect();
         shown.join("; ")
     };
-    let fix = match label {
-        Label::Reachable => String::new(),
-        Label::OneOf => {
-            let separators: BTreeSet<&str> = causes.iter().map(|cause| cause.separator()).collect();
-            separators.into_iter().collect::<Vec<_>>().join("; ")
-        }
-        _ => causes.iter().map(|cause| cause.fix()).collect::<Vec<_>>().join(" "),
-    };
+    let fix = verdict::fix(label, &causes, usize::MAX);
     Verdict {
         label,
         place,

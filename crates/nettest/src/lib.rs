@@ -27,4 +27,4 @@ pub use cause::Cause;
 pub use diagnose::diagnose;
 pub use investigation::{AgentRequest, Case, Compared, Investigation, Role};
 pub use tap::Tap;
-pub use verdict::{Label, Place, Verdict, path};
+pub use verdict::{Label, Place, Verdict, path, steps};

@@ -13,6 +13,9 @@ use crate::tap::Tap;
 /// What hosts show that have nothing to do with it.
 const NOTHING: &str = "no counter rose, no table is full";
 
+/// The longest fix, as a status has room for.
+pub(crate) const FIX_MAX: usize = 160;
+
 /// How sure a verdict is, from best to worst for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
@@ -103,7 +106,7 @@ impl Verdict {
             last_seen: self.last_tap.map_or("Unknown".to_owned(), |tap| format!("{tap:?}")),
             before: self.before.clone(),
             after: self.after.clone(),
-            fix: self.fix.clone(),
+            fix: fix(self.label, &self.causes, FIX_MAX),
         }
         .bounded()
     }
@@ -127,6 +130,36 @@ impl fmt::Display for Verdict {
         }
         Ok(())
     }
+}
+
+/// The next steps: what to change or, if several causes are left, what separates them. Each step once.
+pub fn steps(label: Label, causes: &[Cause]) -> Vec<&'static str> {
+    let mut steps = Vec::new();
+    let of = |cause: &Cause| match label {
+        Label::Reachable => None,
+        Label::OneOf => Some(cause.separator()),
+        Label::Likely | Label::Proven => Some(cause.fix()),
+    };
+    for step in causes.iter().filter_map(of) {
+        if !steps.contains(&step) {
+            steps.push(step);
+        }
+    }
+    steps
+}
+
+/// Those that fit into so many bytes, in one line; none is cut.
+pub(crate) fn fix(label: Label, causes: &[Cause], most: usize) -> String {
+    let separator = if label == Label::OneOf { "; " } else { " " };
+    let mut fix = String::new();
+    for step in steps(label, causes) {
+        let longer = if fix.is_empty() { step.to_owned() } else { format!("{fix}{separator}{step}") };
+        if longer.len() > most {
+            break;
+        }
+        fix = longer;
+    }
+    fix
 }
 
 /// The path of the probe as the hosts report it: addresses with their links, and the next hop.

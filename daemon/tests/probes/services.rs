@@ -114,6 +114,20 @@ fn missing_or_wrong_route_to_metadata_is_named() {
     assert_eq!(lab.named(case()), (Label::Proven, vec![Cause::HostRoute]));
 }
 
+/// No security list and no route table applies to them, and no agent runs there.
+#[test]
+fn service_of_the_link_that_does_not_answer_is_named() {
+    let lab = Lab::new();
+    // Its packets leave by the right link, with a MAC that the VCN drops.
+    lab.on("front-1", || {
+        run("ip link set ens3 address 02:00:00:00:00:01");
+        run("ip neighbour replace 169.254.169.254 lladdr 02:00:00:00:00:02 dev ens3 nud permanent");
+    });
+    for (kind, service) in [(ProbeKind::Http, TargetService::Imds), (ProbeKind::Dns, TargetService::Dns)] {
+        assert_eq!(lab.named(lab.service(kind, service)), (Label::Likely, vec![Cause::ServiceSilent]), "{service:?}");
+    }
+}
+
 #[test]
 fn resolver_with_a_limit_is_named() {
     let lab = Lab::new();

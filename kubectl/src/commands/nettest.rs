@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use api::{NetworkTest, NetworkTestStatus, PairVerdict, TargetService, TestState, TestTarget};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use nettest::{Cause, Label};
 use resident::page::Page;
 use serde::Serialize;
 use serde_json::json;
@@ -165,6 +166,7 @@ impl Answer for PairResult {
         }
         let pair = status.worst.first().cloned().unwrap_or_default();
         let PairVerdict { probe, failure, last_seen, before, after, fix, .. } = &pair;
+        let next = steps(&status.worst_verdict).unwrap_or_else(|| fix.clone());
         let lines = [
             ("path", &status.path),
             ("probe", probe),
@@ -172,12 +174,21 @@ impl Answer for PairResult {
             ("last seen", last_seen),
             ("before", before),
             ("after", after),
-            ("next", fix),
+            ("next", &next),
         ];
         for (name, text) in lines.into_iter().filter(|(_, text)| !text.is_empty()) {
             page.line(format_args!("  {name}: {text}"));
         }
     }
+}
+
+/// All next steps of a verdict such as `OneOf: SecurityList or SecurityGroup`: a status may have room for the first ones only.
+fn steps(verdict: &str) -> Option<String> {
+    let (label, causes) = verdict.split_once(": ")?;
+    let label = Label::from_word(label)?;
+    let (between, joined) = if label == Label::OneOf { (" or ", "; ") } else { (" and ", " ") };
+    let causes: Option<Vec<Cause>> = causes.split(between).map(Cause::from_word).collect();
+    Some(nettest::steps(label, &causes?).join(joined)).filter(|steps| !steps.is_empty())
 }
 
 #[cfg(test)]
@@ -222,6 +233,15 @@ mod tests {
             assert_eq!(spec(words), json!({ "source": source, "target": [target], "probe": [probe] }), "{words:?}");
         }
         assert_eq!(spec(&["a/10.0.11.2", "b"])["source"], json!([{ "node": "a", "address": "10.0.11.2" }]));
+    }
+
+    #[test]
+    fn next_steps_of_a_verdict_are_whole() {
+        let all = "OneOf: SecurityList or SecurityGroup or RouteTable or Gateway or TargetDown or HostFirewall";
+        let steps = |verdict: &str| super::steps(verdict).unwrap_or_default();
+        assert!(steps(all).contains("nft list ruleset") && steps(all).matches("Check ").count() == 6, "{}", steps(all));
+        assert!(steps("Proven: PathMtu and HostFirewall").contains("Set the MTU"));
+        assert_eq!([steps("Reachable"), steps("OneOf: no cause fits"), steps("Likely: OfALaterVersion")], ["", "", ""]);
     }
 
     #[test]

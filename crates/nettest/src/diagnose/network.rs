@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use api::TargetService;
 use api::probe::{Change, Evidence, Failure, ProbeKind, Tally, Trial};
 
-use super::{Finding, Strength, has_ports, is_same_subnet};
+use super::{Finding, Strength, has_ports, is_link_local, is_same_subnet};
 use crate::cause::Cause;
 use crate::tap::Tap;
 use crate::verdict::Place;
@@ -59,6 +60,9 @@ pub(super) fn partial_loss() -> Vec<Finding> {
 
 /// What is left when no host and no service shows a trace: security rules, routes, the VNIC itself.
 pub(super) fn rules_and_routes(evidence: &Evidence) -> Vec<Finding> {
+    if is_link_local(evidence) {
+        return services_of_the_link(evidence);
+    }
     match Tap::last(evidence) {
         Some(Tap::SourceRoute) => possible(&[Cause::HostFirewall, Cause::HostRoute]),
         // Anything that can lose packets without a trace.
@@ -76,6 +80,17 @@ pub(super) fn rules_and_routes(evidence: &Evidence) -> Vec<Finding> {
             vec![Finding::new(Cause::HostFirewall, Strength::Likely).at(Place::TargetHost)]
         }
         Some(Tap::SourceOut | Tap::TargetOut) => between_hosts(evidence),
+    }
+}
+
+/// The same of a service that no rule and no route of the network hides.
+fn services_of_the_link(evidence: &Evidence) -> Vec<Finding> {
+    match Tap::last(evidence) {
+        Some(Tap::SourceRoute) => possible(&[Cause::HostFirewall, Cause::HostRoute]),
+        Some(Tap::SourceIn) => vec![Finding::new(Cause::HostFirewall, Strength::Likely)],
+        // Its packets left the host.
+        Some(_) => vec![Finding::new(Cause::ServiceSilent, Strength::Likely)],
+        None => possible(&[Cause::ServiceSilent, Cause::HostFirewall]),
     }
 }
 
@@ -98,6 +113,10 @@ fn between_hosts(evidence: &Evidence) -> Vec<Finding> {
         let mut all = possible(&[Cause::SecurityList, Cause::SecurityGroup]);
         all.extend(if is_same_subnet(evidence) { Vec::new() } else { possible(&[Cause::RouteTable, Cause::Gateway]) });
         all.extend(vnic_conntrack(evidence));
+        if matches!(evidence.service, Some(TargetService::Dns)) {
+            // A resolver of one's own.
+            all.extend(possible(&[Cause::ServiceSilent]));
+        }
         if evidence.kind == ProbeKind::PathMtu {
             // Behind what drops small packets, too.
             all.extend(possible(&[Cause::PathMtu]));
