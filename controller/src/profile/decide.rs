@@ -69,6 +69,8 @@ impl Profiles {
         memory.objects.note_profiles(generations.collect());
         let (steps, waiting) = memory.objects.due(std::mem::take(&mut plan.steps), now);
         memory.problems.report(&plan.problems, &observed.nodes, &self.events);
+        let problems = plan.problems.iter().map(|problem| (problem.node, problem.reason, problem.note.as_str()));
+        self.store.issues_mut().replace(problems, Timestamp::now());
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
         self.metrics.abandoned(plan.abandoned);
         self.metrics.profiles_reconciled(sums, plan.problems.iter().map(|problem| problem.reason), began.elapsed());

@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
+use api::{AttachmentReason, ConditionType, PROFILE_FINALIZER, VnicAttachment, VnicProfile, condition};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
@@ -53,6 +53,8 @@ pub(crate) struct Report<'a> {
     pub nodes: BTreeMap<&'a str, State>,
     /// Objects that are still to be replaced, and what the next replacement waits for.
     pub replacing: Option<(usize, Option<String>)>,
+    /// Of a profile that is being deleted and has objects: what it waits for.
+    pub leaving: Option<String>,
 }
 
 /// Plans. `grace` holds what was unwanted before, the grace period and the time.
@@ -63,7 +65,7 @@ pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, g
     let mut plan = Plan {
         steps: Vec::new(),
         later: Vec::new(),
-        reports: reports(selections),
+        reports: reports(selections, &there),
         problems: selections.problems.clone(),
         abandoned: there.objects.values().filter(|object| is_abandoned(object, selections)).count(),
         unwanted: UnwantedObjects::new(),
@@ -96,11 +98,7 @@ fn guard(selection: &Selection<'_>, there: &AttachmentIndex<'_>) -> Option<Step>
     if !is_leaving(selection.profile) {
         return (!has_finalizer && selection.hold.is_none()).then(|| Step::Guard(profile()));
     }
-    let name = selection.profile.metadata.name.as_deref();
-    let left = there.objects.values().any(|object| profile_of(object) == name);
-    // An unreadable object may belong to it, by its name.
-    let own = format!("{}.", name.unwrap_or_default());
-    let left = left || there.unreadable.iter().any(|name| name.starts_with(&own));
+    let left = has_objects(selection.profile, there);
     (has_finalizer && !left).then(|| Step::LetGo(profile()))
 }
 
@@ -145,7 +143,7 @@ fn compare(stamp: &TemplateObject, claim: &Claim<'_>, rollout: &mut Rollout) -> 
     (state, step)
 }
 
-fn reports<'a>(selections: &'a Selections<'a>) -> BTreeMap<&'a str, Report<'a>> {
+fn reports<'a>(selections: &'a Selections<'a>, there: &AttachmentIndex<'a>) -> BTreeMap<&'a str, Report<'a>> {
     let report = |selection: &'a Selection<'a>| {
         let unborn = selection.unborn.iter().map(|node| (*node, State::ABSENT));
         let excluded = selection.excluded.iter().map(|(node, why)| (*node, State::excluded(why.clone())));
@@ -154,9 +152,38 @@ fn reports<'a>(selections: &'a Selections<'a>) -> BTreeMap<&'a str, Report<'a>> 
             hold: selection.hold.as_ref(),
             nodes: unborn.chain(excluded).collect(),
             replacing: None,
+            leaving: deletion_waits_for(selection.profile, there),
         }
     };
     selections.profiles.iter().map(|(name, selection)| (*name, report(selection))).collect()
+}
+
+/// What the deletion of a profile waits for: the first VnicAttachment of it that cannot be deleted now, or all. No counts: they would
+/// be written again and again.
+fn deletion_waits_for(profile: &VnicProfile, there: &AttachmentIndex<'_>) -> Option<String> {
+    use AttachmentReason::{Attaching, Detaching, InstanceBusy, Pending, Ready};
+    if !is_leaving(profile) || !has_objects(profile, there) {
+        return None;
+    }
+    let mut objects = there.objects.iter().filter(|(_, object)| profile_of(object) == profile.metadata.name.as_deref());
+    let blocked = objects.find_map(|(name, object)| {
+        let ready = condition::find(&object.status.as_ref()?.conditions, ConditionType::Ready)?;
+        let is_passing = AttachmentReason::from_word(&ready.reason)
+            .is_none_or(|reason| matches!(reason, Attaching | Detaching | InstanceBusy | Pending | Ready));
+        (!is_passing).then(|| {
+            let why = format!("VnicAttachment {name}: {}: {}", ready.reason, ready.message);
+            why.trim_end_matches(": ").to_owned()
+        })
+    });
+    Some(blocked.unwrap_or_else(|| "its VnicAttachments are being deleted".to_owned()))
+}
+
+fn has_objects(profile: &VnicProfile, there: &AttachmentIndex<'_>) -> bool {
+    let name = profile.metadata.name.as_deref();
+    // An unreadable object may belong to it, by its name.
+    let own = format!("{}.", name.unwrap_or_default());
+    there.objects.values().any(|object| profile_of(object) == name)
+        || there.unreadable.iter().any(|name| name.starts_with(&own))
 }
 
 impl<'a> Plan<'a> {

@@ -8,6 +8,7 @@ use kube::Resource;
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::cluster::events::{EventContent, Level};
+use crate::profile::select::from_template::profile_of;
 
 /// The Event: a reason that was not reported before.
 pub(crate) fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> Option<EventContent> {
@@ -20,7 +21,7 @@ pub(crate) fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> 
         level: level(cause.reason),
         reason: cause.reason.as_str(),
         action: "Attach",
-        note: note(cause),
+        note: note(cause, profile_of(object)),
     })
 }
 
@@ -147,7 +148,41 @@ fn level(reason: Reason) -> Level {
     }
 }
 
-fn note(cause: &StatusReason) -> String {
+/// Whether the next step changes the object's spec.
+const fn is_of_spec(reason: Reason) -> bool {
+    use Reason::{AddressTaken, InvalidSpec, LimitReached, NameTaken, ShapeCapacity, SubnetFull};
+    matches!(reason, AddressTaken | InvalidSpec | LimitReached | NameTaken | ShapeCapacity | SubnetFull)
+}
+
+fn note(cause: &StatusReason, profile: Option<&str>) -> String {
     let id = cause.request_id.as_ref().map_or_else(String::new, |id| format!(" (opc-request-id {id})"));
-    format!("{}{id}. {}", cause.message.trim_end_matches('.'), cause.reason.to_do())
+    let message = format!("{}{id}.", cause.message.trim_end_matches('.'));
+    // Nothing is to be done about what is as requested.
+    if cause.reason.status() == ConditionStatus::True {
+        return message;
+    }
+    let next = format!("{message} {}", cause.reason.to_do());
+    match profile {
+        Some(profile) if is_of_spec(cause.reason) => {
+            format!(
+                "{next} The object is of VnicProfile {profile}: change spec.attachments there, because the controller reverts changes of the object."
+            )
+        }
+        _ => next,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_says_what_helps() {
+        let of = |reason, profile| note(&StatusReason::new(reason, "the message"), profile);
+        assert_eq!(of(Reason::Ready, None), "the message.");
+        assert!(of(Reason::LimitReached, None).ends_with("lower ipv4Count and ipv6Count."));
+        let of_profile = of(Reason::LimitReached, Some("storage"));
+        assert!(of_profile.contains("of VnicProfile storage: change spec.attachments there"), "{of_profile}");
+        assert!(!of(Reason::Throttled, Some("storage")).contains("VnicProfile"));
+    }
 }

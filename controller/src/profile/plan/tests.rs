@@ -95,7 +95,7 @@ fn planned(case: &Path) -> String {
     }
     for (profile, report) in &plan.reports {
         let Some(status) = status::changed(report, Time(Timestamp::UNIX_EPOCH)) else { continue };
-        let (condition, sum) = (&status.conditions[0], status.summary.unwrap());
+        let (condition, sum) = (&status.conditions[0], status.summary.unwrap_or_default());
         write!(
             text,
             "{profile}: {} {}, {} matched, {} attached, {} ready, {} failed",

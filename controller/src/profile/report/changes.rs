@@ -22,7 +22,8 @@ pub(crate) fn event(profile: &VnicProfile, status: &VnicProfileStatus) -> Option
             (Level::Warning, ready.message.clone())
         }
         // A user's own action, or a passing state.
-        ProfileReason::NoNodes | ProfileReason::Progressing | ProfileReason::Paused => return None,
+        ProfileReason::NoNodes | ProfileReason::Progressing => return None,
+        ProfileReason::Paused | ProfileReason::Deleting => return None,
     };
     Some(EventContent {
         regarding: profile.object_ref(&()),

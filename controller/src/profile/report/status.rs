@@ -12,12 +12,15 @@ use crate::profile::select::selection::{InactiveReason, is_leaving};
 /// The most names in a status.
 const MOST_NAMES: usize = 10;
 
-/// The new status, if it differs. A profile that is being deleted keeps its status.
+/// The new status, if it differs. The counts of a profile that is being deleted stay.
 pub(crate) fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
-    if is_leaving(report.profile) {
-        return None;
-    }
     let before = report.profile.status.clone().unwrap_or_default();
+    if is_leaving(report.profile) {
+        let waits_for = report.leaving.as_ref()?;
+        let mut status = before.clone();
+        set(&mut status.conditions, Condition::new(ConditionType::Ready, ProfileReason::Deleting, waits_for, now));
+        return (status != before).then_some(status);
+    }
     let generation = report.profile.metadata.generation;
     let (reason, message) = reason(report);
     let mut status = VnicProfileStatus {

@@ -169,6 +169,9 @@ reasons! {
     InvalidSelector False on OnReady:
         "The nodeSelector is invalid. The controller creates, changes and removes nothing.",
         "The message has the error. Correct the selector.";
+    Deleting False on OnReady:
+        "The VnicProfile is being deleted. It stays until its VnicAttachments are gone.",
+        "Wait. If the message names a VnicAttachment that stays, look its reason up: `kubectl oke-node explain InUse`, for example.";
     Paused Unknown on OnReady:
         "spec.paused is true: the controller creates, changes and removes nothing.",
         "Set it to false.";
