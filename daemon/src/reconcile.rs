@@ -11,7 +11,8 @@
 //! changes nothing.
 
 mod context;
-mod dead;
+pub(crate) mod dead;
+mod gone_links;
 pub(crate) mod host;
 mod host_network;
 mod installation;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::decide::devices::Devices;
+use crate::decide::new_vnics::NewVnics;
 use crate::lifecycle::directories::Directories;
 use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::report::signals::unix_millis;
@@ -52,6 +54,7 @@ pub struct Reconciler {
     directories: Directories,
     devices: Devices,
     tables: tables::VnicTables,
+    new_vnics: NewVnics,
     created: Instant,
     host_network: host_network::HostNetworkStage,
     pods: pods::RunningPods,
@@ -69,6 +72,7 @@ impl Reconciler {
             directories: Directories::of(&settings),
             devices: Devices::default(),
             tables: tables::VnicTables::new(&settings.data_dir),
+            new_vnics: NewVnics::default(),
             created: Instant::now(),
             host_network: host_network::HostNetworkStage::default(),
             pods: pods::RunningPods::default(),
@@ -132,7 +136,8 @@ impl Reconciler {
 
     /// The time until a condition becomes due, if nothing happens before.
     pub(crate) fn due(&self) -> Option<Duration> {
-        self.missing_links.next(Instant::now())
+        let now = Instant::now();
+        self.missing_links.next(now).into_iter().chain(self.new_vnics.next(now)).min()
     }
 
     /// When to call [`Self::attention`] again although nothing happens.

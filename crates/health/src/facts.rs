@@ -55,6 +55,8 @@ pub struct VnicLink {
     pub name: String,
     /// Whether it is the primary VNIC's.
     pub primary: bool,
+    /// Whether the agent or the operating system keeps it up; any other may be down on purpose.
+    pub is_kept_up: bool,
 }
 
 /// The host network as the last reconcile reported it.

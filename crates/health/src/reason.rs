@@ -39,7 +39,7 @@ reasons! {
     NativePodNetworkUnreadable: "The NativePodNetwork of this node cannot be read, has more than 256 VNICs or 4,096 pod addresses, or the API server has not answered for five minutes. The agent uses the last good copy.",
         "Compare the field in the message with `kubectl get nativepodnetwork -o yaml`, or with the file NPN_FILE. If the message says Forbidden, repeat `kubectl apply --server-side -k` with your overlay (with the chart: `helm upgrade`); if there is no answer, run `kubectl get --raw /livez`, and on the node `curl -k https://ADDRESS:6443/livez` with the address of the API endpoint.";
     NativePodNetworkPending: "This instance has no NativePodNetwork yet, or OKE has not finished it: no pod can start. If the message names a VNIC, OKE's own CNI may still claim it, and the agent does not configure it.",
-        "`kubectl get npn -o yaml` shows in status.reason of the object with this instance's OCID in spec.id what OKE waits for: usually free addresses in the pod subnet, the limit of VNICs per instance, or a policy. A new node takes a minute or two.";
+        "Run `kubectl get npn -o yaml`: status.reason of the object with this instance's OCID in spec.id says what OKE waits for, usually free addresses in the pod subnet, the limit of VNICs per instance, or a policy. A new node takes a minute or two.";
     PrimaryLinkMissing: "The primary VNIC has no link on this host, so that no traffic of the primary VNIC can be configured.",
         "Compare the MAC addresses in `oke-node-agent status` with `ip link`. On bare metal, set BM_PORT_0 to the physical port (for all nodes).";
     LinkMissing: "A secondary VNIC has had no link on this host for DETACH_GRACE_SECONDS, or since before the agent started. Its addresses are not used.",
@@ -71,7 +71,7 @@ reasons! {
     KernelLacksNft: "The kernel has no nf_tables for family inet. Pods on secondary VNICs cannot reach 169.254.169.254 (DNS, time, metadata).",
         "Load nf_tables and nft_masq with `modprobe`, or run a kernel that has them (5.15 or newer).";
     NftFailed: "Our nft table could not be written. The agent retries with backoff.",
-        "The message has the rule and the kernel's answer; `nft list ruleset` shows which other program writes there.";
+        "Run `nft list ruleset` on the node to see which other program writes there; the message has the rule and the kernel's answer.";
     NoUsableAddress: "OKE has finished the NativePodNetwork, and no address in it can be used for a pod.",
         "`oke-node-agent status` shows the reason of each VNIC: look that reason up.";
     AddressesExhausted: "Pods hold every address of this node, or no VNIC has a free address of each family: ADD fails with code 102 until one is free. The agent stays ready and STATUS succeeds; a cooling address counts as free.",
@@ -80,6 +80,8 @@ reasons! {
         "The message names the file: check for a full or read-only file system with `df` and `mount`.";
     PodNetworkBroken: "The host's side of a running pod's network is incomplete, and the repair failed.",
         "`oke-node-agent attachments` shows what is missing. If the kernel keeps refusing it, delete the pod, so that its controller creates another.";
+    PodLinkGone: "The host's link of a pod is gone, and the runtime has not removed the pod: another program deleted the link, or the runtime lost the pod. If the pod runs, it has no network.",
+        "Run `kubectl get pod` for the pod in the message: if it runs, delete it, so that its controller creates another. If links go again, find the program with `ip monitor link` on the node.";
     ForwardingRejected: "A firewall of this host rejects forwarded packets, and with them the packets of pods.",
         "The message names the chain and the links: accept forwarded packets there, for example with `firewall-cmd --permanent --zone=trusted --add-interface=vcn+ && firewall-cmd --reload` (Oracle Linux images reject by default). Rules of `iptables-legacy` are not examined; Oracle Linux 8 and later use nf_tables.";
     RepairsUndone: "Another program reverts the agent's repairs. The agent repairs again, two or three times a second at most, and packets are lost in between.",
@@ -103,7 +105,7 @@ reasons! {
     LeftInPlace: "Another pod network owns this node, or its owner is unknown, and objects that this agent created for pods are still there.",
         "`oke-node-agent plan` shows them. If another pod network owns the node, drain and reboot it (to remove everything: docs/uninstall.md, section One node only); if the owner is unknown, see MetadataUnavailable, or set POD_NETWORK to `vcn-native` or `none` (for all nodes).";
     InstallerFailed: "The CNI binaries or the CNI configuration could not be installed.",
-        "The message names the file. CNI_BIN_DIR and CNI_CONF_DIR must be mounted from the host and writable.";
+        "Check the file that the message names. Mount CNI_BIN_DIR and CNI_CONF_DIR from the host, writable.";
     RuntimeConfigurationBlocked: "A file that sorts before 05-vcn-native.conflist is not a valid configuration, or is a link that the agent's container cannot follow: containerd then refuses all configurations, and no pod can start. CRI-O skips it; on CRI-O the node stays ready. Or a file of the folder vcn-native, whose plugins runtimes add to 05-vcn-native.conflist, is not valid: every runtime then refuses both.",
         "Correct the file that the message names, or move it out of the directory; the agent changes only its own files. If the file is a symbolic link to another directory, replace the link with a copy of its target.";
     RuntimeConfigurationPreceded: "Another CNI configuration sorts before 05-vcn-native.conflist, and new pods use that one, or before 00-vnic-attach.conflist, and pods start without the extra interfaces that they request. The node is not ready if that configuration gives pods no network: its plugins make no interface (loopback, istio-cni, linkerd-cni, portmap), or (containerd) the binary of one of its plugins is missing in CNI_BIN_DIR.",
@@ -124,6 +126,11 @@ impl Reason {
     /// Whether the agent stays ready although new pods cannot start: the node works, and is full.
     pub const fn leaves_ready(self) -> bool {
         matches!(self, Self::AddressesExhausted)
+    }
+
+    /// Whether packets of many pods are lost while it lasts: the node's network is not ready then, although new pods start.
+    pub const fn loses_traffic(self) -> bool {
+        matches!(self, Self::ForwardingRejected | Self::RepairsUndone)
     }
 
     /// Whether a retry within seconds may clear it although no event reports a change.

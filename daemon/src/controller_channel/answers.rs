@@ -107,7 +107,10 @@ fn check(condition: &Condition) -> Check {
         subject: condition.subject.clone(),
         area: Area::Network,
         verdict: if is_known { Verdict::Problem } else { Verdict::Unknown },
-        severity: if condition.blocks() { rules::Severity::Critical } else { rules::Severity::Warning },
+        severity: match condition.blocks() || condition.reason.loses_traffic() {
+            true => rules::Severity::Critical,
+            false => rules::Severity::Warning,
+        },
         action: rules::Action::Report,
         message: condition.message.clone(),
         since_unix_millis: condition.since_unix_millis.unwrap_or_default(),
@@ -146,6 +149,14 @@ mod tests {
             assert_eq!(answers.handle(Request::get(path)).await.status, 200, "{path}");
             assert_eq!(*kept.borrow(), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn condition_that_stops_pods_or_loses_their_traffic_is_critical() {
+        let severity = |condition: Condition| check(&condition).severity;
+        assert_eq!(severity(Condition::blocking(Reason::NoUsableAddress, "")), rules::Severity::Critical);
+        assert_eq!(severity(Condition::degraded(Reason::RepairsUndone, "")), rules::Severity::Critical);
+        assert_eq!(severity(Condition::degraded(Reason::PodLinkGone, "")), rules::Severity::Warning);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use api::NativePodNetwork;
@@ -40,6 +40,8 @@ pub(crate) struct HostFacts<'a> {
     /// Addresses that pods hold.
     pub held: &'a HashSet<IpAddr>,
     pub requests: &'a Requests,
+    /// VNICs that a VnicAttachment may describe, as long as that is not known.
+    pub unexplained: &'a BTreeSet<Ocid>,
 }
 
 /// What the operator and the owner of the pod network decide.
@@ -96,6 +98,10 @@ pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) ->
     let (mut vnics, mut foreign): (Vec<HostVnic>, Vec<HostVnic>) = Default::default();
     let for_pods = host_address::for_pods(facts);
     for vnic in facts.vnics.iter().skip(1) {
+        if facts.unexplained.contains(&vnic.id) {
+            wanted.left_alone.insert(vnic.id.clone(), UnmanagedReason::PurposeUnknown);
+            continue;
+        }
         let left_alone = left_alone(vnic, facts, policy);
         wanted.left_alone.extend(left_alone.map(|why| (vnic.id.clone(), why)));
         let placement = match placement(vnic, facts, policy) {

@@ -139,6 +139,7 @@ impl Reconciler {
         // With `ipv6.disable=1` the settings are missing as well.
         let has_ipv6 = settings.sysctl_root.join("net/ipv6").exists();
         let (requests, nics) = (requests::requests(facts), settings.nics());
+        let unexplained = self.new_vnics.unexplained(facts, &requests, Instant::now());
         let known = HostFacts {
             vnics: facts.vnics(),
             npn: facts.npn(),
@@ -149,6 +150,7 @@ impl Reconciler {
             own: &own,
             held: &held,
             requests: &requests,
+            unexplained: &unexplained,
         };
         let mut wanted = slots.map(|slots| desired::wanted(known, &slots, policy)).unwrap_or_default();
         // A young agent has not seen that a list of VNICs is incomplete: what it lacks may be there a moment later.

@@ -164,7 +164,7 @@ fn end(
 
 /// Whether the pod of an attachment has ended. Any of three identifies the host end of its link: another program may rename a
 /// link or remove its alias.
-fn is_dead(allocation: &Allocation, links: &[Link]) -> bool {
+pub(crate) fn is_dead(allocation: &Allocation, links: &[Link]) -> bool {
     let ends = LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone());
     let has_alias = |link: &Link, alias: &str| link.alias.as_deref() == Some(alias);
     let Some(own) = &allocation.exclusive else {

@@ -20,6 +20,7 @@ use resident::logging::chain;
 use vcn::{IfName, Mtu, Ocid};
 
 use super::context::Context;
+use super::gone_links::{GoneLinks, Moment};
 use super::{StageReport, host_network};
 use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
@@ -40,6 +41,7 @@ pub(super) struct RunningPods {
     hints: DriftHints,
     drift: HashMap<IfName, Drift>,
     failed: HashMap<IfName, FailedRepair>,
+    gone: GoneLinks,
 }
 
 /// What a pod lacks.
@@ -74,6 +76,12 @@ impl RunningPods {
         let is_ours = |it: &&Allocation| context.is_ours() || it.attached.is_some();
         let finished = held.allocations.iter().filter(|it| it.tentative_until.is_none());
         let running: Vec<&Allocation> = finished.filter(is_ours).collect();
+        if !context.is_preview() {
+            let moment = Moment { now: Instant::now(), dead_after: context.node.settings.dead_after };
+            let gone = self.gone.update(&running, moment);
+            let failed = |error| vec![Condition::degraded(Reason::PodNetworkBroken, chain(&error)).about("pods")];
+            report.conditions.extend(gone.unwrap_or_else(failed));
+        }
         let broken = if running.is_empty() { Ok(Vec::new()) } else { broken(&running, context) };
         let (broken, mut places) = broken
             .and_then(|broken| Ok((broken, context.node.places()?)))
@@ -107,13 +115,15 @@ impl RunningPods {
     pub(super) fn attention(&mut self, hints: DriftHints, store: &Store) -> bool {
         let settled = std::mem::replace(&mut self.hints, hints);
         !self.drift.is_empty()
+            || self.gone.is_waiting(Instant::now())
             || (!settled.is_empty() && store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)))
     }
 
     /// When to ask for attention again although nothing happens.
     pub(super) fn again(&self) -> Option<Duration> {
         let settles = (!self.hints.is_empty()).then_some(SETTLED);
-        if self.drift.is_empty() { settles } else { Some(CONFIRMED) }
+        let drift = (!self.drift.is_empty()).then_some(CONFIRMED);
+        [settles, drift, self.gone.again()].into_iter().flatten().min()
     }
 
     /// Applies each step, even if others fail.

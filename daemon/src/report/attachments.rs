@@ -5,9 +5,11 @@ use std::path::Path;
 
 use datapath::{Places, Snapshot, pods};
 use ipam::{Allocation, AssignedAddress, BootId, BootTime, Pools, Store};
+use netlink::Link;
 use serde::{Deserialize, Serialize};
 use vcn::{IfName, Ocid, words};
 
+use crate::reconcile::dead::is_dead;
 use crate::reconcile::pods::network;
 
 /// One pod's interface.
@@ -42,7 +44,7 @@ pub(crate) enum AttachmentState {
     Adding,
     /// Its ADD never finished; its addresses are reused when another pod needs them.
     Void,
-    /// Its ADD has finished and its link is gone: the pod died without a DEL.
+    /// Its ADD has finished and its link is gone: another program deleted it, or the pod died without a DEL.
     LinkGone,
 }
 
@@ -81,6 +83,7 @@ fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, n
     let state = match allocation.tentative_until {
         Some(until) if until < now => AttachmentState::Void,
         Some(_) => AttachmentState::Adding,
+        None if allocation.exclusive.is_some() => exclusive(allocation, &host.seen.links),
         None => match pods::repairs(&host.seen, &network, allocation.mtu, &host.places) {
             Some(steps) => {
                 problems.extend(steps.iter().map(|step| format!("missing on the host: {step}")));
@@ -90,6 +93,9 @@ fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, n
         },
     };
     match state {
+        AttachmentState::LinkGone if allocation.exclusive.is_some() => {
+            problems.push("the VNIC's link is back on the host: the pod died without a DEL".into());
+        }
         AttachmentState::LinkGone => problems.push(link_gone(allocation, &network.ends.alias, host)),
         AttachmentState::Void => {
             problems.push("its ADD never finished; its addresses are reused when another pod needs them".into())
@@ -97,6 +103,7 @@ fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, n
         AttachmentState::Adding | AttachmentState::Running => {}
     }
     let mut links: Vec<&IfName> = network.addresses.iter().map(|address| &address.vnic_link).collect();
+    links.retain(|_| allocation.exclusive.is_none());
     links.dedup();
     problems.extend(links.iter().filter_map(|name| vnic_link(name, host)));
     for assigned in &allocation.addresses {
@@ -120,12 +127,19 @@ fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, n
     }
 }
 
+/// The state of an attachment with a VNIC's own link, which is in its pod until the pod ends.
+fn exclusive(allocation: &Allocation, links: &[Link]) -> AttachmentState {
+    if is_dead(allocation, links) { AttachmentState::LinkGone } else { AttachmentState::Running }
+}
+
 fn link_gone(allocation: &Allocation, alias: &str, host: &HostView) -> String {
     let name = &allocation.host_link;
     if host.seen.links.iter().any(|link| link.name == *name) {
         return format!("the link {name} belongs to another attachment: its alias is not {alias}");
     }
-    format!("its host link {name} is gone: the pod died, and the runtime has not called DEL")
+    format!(
+        "its host link {name} is gone without a DEL: another program deleted it, or the pod died; if the pod runs, delete it"
+    )
 }
 
 fn vnic_link(name: &IfName, host: &HostView) -> Option<String> {
@@ -134,5 +148,24 @@ fn vnic_link(name: &IfName, host: &HostView) -> Option<String> {
         Some(link) if !link.up => Some(format!("the VNIC's link {name} is down: the pod has no network")),
         Some(link) if !link.running => Some(format!("the VNIC's link {name} has no carrier: the pod has no network")),
         Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixture::link;
+
+    #[test]
+    fn pod_with_an_exclusive_vnic_runs_until_the_link_is_back() {
+        let allocation: Allocation = serde_json::from_value(json!({
+            "key": {"network": "vnic-attach", "containerId": "a", "ifname": "net1"}, "addresses": [], "since": 1,
+            "hostLink": "vcn000000000000", "exclusive": {"link": "ens6", "mac": link("ens6", 0x0c).mac.unwrap()},
+        }))
+        .unwrap();
+        assert_eq!(exclusive(&allocation, &[link("ens3", 0x0a)]), AttachmentState::Running);
+        assert_eq!(exclusive(&allocation, &[link("ens6", 0x0c)]), AttachmentState::LinkGone);
     }
 }

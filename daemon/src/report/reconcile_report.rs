@@ -124,6 +124,8 @@ pub enum UnmanagedReason {
     AnotherNetwork,
     /// Another pod network may own it; no source has decided.
     Undecided,
+    /// It is new, and a VnicAttachment that is not known yet may describe it.
+    PurposeUnknown,
     /// It is for one pod, and no pod has it.
     ForOnePod,
     /// A pod has it.

@@ -49,6 +49,18 @@ fn pod_gone_without_del_frees_its_addresses_and_leaves_nothing() {
 }
 
 #[test]
+fn deleted_link_of_a_running_pod_is_reported_until_it_is_removed() {
+    let (node, agent) = dual_stack_node().with_agent(&["--dead-after-seconds", "600"]);
+    let pod = Pod::add(&node, "web");
+    node.sh(&format!("ip link delete {}", pod.host_link()));
+    node.wait_conditions(&agent, &["PodLinkGone"]);
+    let (_, listed) = node.run(&["attachments"]);
+    assert!(listed.contains("gone without a DEL: another program deleted it"), "{listed}");
+    pod.del(&node);
+    node.wait_conditions(&agent, &[]);
+}
+
+#[test]
 fn pod_missing_in_one_reconcile_only_is_not_dead() {
     let (node, agent) = dual_stack_node().with_agent(&["--dead-after-seconds", "600"]);
     let died = Pod::add(&node, "died");

@@ -3,6 +3,7 @@
 
 use super::{MINUTE, NOTHING};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::facts::VnicLink;
 use crate::host::Host;
 
 const SOURCE: &str = "`/sys/class/net/LINK/` of each VNIC's link";
@@ -56,9 +57,12 @@ const COUNTED: &[(&str, &[&str])] = &[
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let links = host.facts.links()?;
-    // Reading `carrier` of a link that is administratively down fails with EINVAL.
-    let is_down = |link: &str| host.sys_number(&format!("class/net/{link}/carrier")).map_or(1.0, |on| 1.0 - on) > 0.0;
-    let down: Vec<&str> = links.iter().map(|link| link.name.as_str()).filter(|link| is_down(link)).collect();
+    // Reading `carrier` of a link that is administratively down fails with EINVAL. A VNIC that waits for its pod is down on purpose.
+    let is_down = |link: &&VnicLink| match host.sys_number(&format!("class/net/{}/carrier", link.name)) {
+        Ok(carrier) => carrier < 1.0,
+        Err(_) => link.is_kept_up,
+    };
+    let down: Vec<&str> = links.iter().filter(is_down).map(|link| link.name.as_str()).collect();
     sample.value("link_down", down.len() as f64, down.join(", "));
     for (signal, files) in COUNTED {
         let mut worst: Option<(f64, String)> = None;

@@ -25,7 +25,7 @@ pub(super) const KIND: Kind = Kind {
             unit: Unit::PerMinute,
             source: "the agent's repairs of links, addresses, routes and rules",
             why: "Another program removes our objects; each time pods lose packets until the agent repairs them.",
-            remedy: "The log event `host.repaired` names the object; `ip monitor link address route rule` shows when it goes.",
+            remedy: "Read the log event `host.repaired`, which names the object, and run `ip monitor link address route rule` to see when it goes.",
         },
         Signal {
             name: "forwarding_rejected",

@@ -62,7 +62,7 @@ impl Node {
         let answers = serde_json::from_str(&fs::read_to_string(from.join("system.json")).unwrap()).unwrap();
         let log = folder.path().join("kernel.log");
         let system = Arc::new(Recorded { answers: Mutex::new(answers), log });
-        let link = |name: &&str| VnicLink { name: (*name).to_owned(), primary: *name == links[0] };
+        let link = |name: &&str| VnicLink { name: (*name).to_owned(), primary: *name == links[0], is_kept_up: true };
         let pool_link = links.last().copied().unwrap_or_default();
         let pool = |family: &str| PoolFacts {
             link: pool_link.to_owned(),

@@ -139,6 +139,9 @@ fn vnic(vnic: &VnicState) -> Vec<String> {
             "not configured: owned by another pod network".into()
         }
         VnicState { unmanaged: Some(UnmanagedReason::Undecided), .. } => "not configured: owner not known yet".into(),
+        VnicState { unmanaged: Some(UnmanagedReason::PurposeUnknown), .. } => {
+            "not configured: its VnicAttachment is not known yet".into()
+        }
         VnicState { application_resources: reserved, .. } if !reserved.is_empty() => {
             format!("reserved for application resource {}", reserved.join(", "))
         }

@@ -33,7 +33,8 @@ fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [L
     static DEVICES: LazyLock<Devices> = LazyLock::new(Devices::default);
     static REQUESTS: Requests = Requests::new();
     let (nics, devices, requests) = (&LinkKindName::HARDWARE, &*DEVICES, &REQUESTS);
-    HostFacts { vnics, npn, links, nics, devices, ipv6: true, own: &[], held: &NONE, requests }
+    static EXPLAINED: BTreeSet<Ocid> = BTreeSet::new();
+    HostFacts { vnics, npn, links, nics, devices, ipv6: true, own: &[], held: &NONE, requests, unexplained: &EXPLAINED }
 }
 
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> DesiredState {
@@ -263,4 +264,19 @@ fn vnic_requested_for_pods_is_not_changed_beside_okes_cni() {
         let ids: Vec<&str> = served(&wanted).into_iter().map(|(id, ..)| id).collect();
         assert_eq!(ids, served_too, "one for pods may be OKE's");
     }
+}
+
+#[test]
+fn vnic_without_a_known_purpose_is_not_configured() {
+    let vnics = vm_vnics();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
+    let unexplained = BTreeSet::from([vnics[1].id.clone()]);
+    let facts = HostFacts { unexplained: &unexplained, ..facts(&vnics, None, &links) };
+    let wanted = wanted(facts, &slots(&vnics), policy(true, false, true));
+    assert_eq!(
+        wanted.left_alone.into_iter().collect::<Vec<_>>(),
+        [(vnics[1].id.clone(), UnmanagedReason::PurposeUnknown)]
+    );
+    assert_eq!((wanted.network.unwrap().vnics, wanted.conditions), (Vec::new(), Vec::new()));
+    assert_eq!(want(&vnics, &links, None).network.unwrap().vnics.len(), 1, "it is known");
 }

@@ -6,10 +6,11 @@ use health::Facts;
 use health::facts::{ActiveCondition, InstalledPlugin, NetworkFacts, PoolFacts, Topic, VnicLink};
 use vcn::Purpose;
 
+use crate::args::HostNetworking;
 use crate::decide::usage::{PoolUsage, Usage};
 use crate::lifecycle::agent::Agent;
 use crate::report::condition::Reason;
-use crate::report::reconcile_report::ReconcileReport;
+use crate::report::reconcile_report::{ReconcileReport, VnicState};
 
 /// What is known now.
 pub(super) fn gather(agent: &Agent, allocatable_memory: Option<u64>) -> Facts {
@@ -36,7 +37,7 @@ pub(super) fn gather(agent: &Agent, allocatable_memory: Option<u64>) -> Facts {
             .map_or_else(Vec::new, |primary| {
                 primary.addressing.iter().flat_map(|(_, addressing)| addressing.listed()).collect()
             }),
-        links: report.as_ref().map_or_else(Vec::new, |report| links(report)),
+        links: report.as_ref().map_or_else(Vec::new, |report| links(report, settings.host_networking)),
         paths: vec![settings.state_dir.clone(), settings.data_dir.clone(), settings.host_root.join("usr")],
         metadata: metadata(&settings.metadata_url),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -65,12 +66,13 @@ fn pools(usage: Usage) -> Vec<PoolFacts> {
     pools.collect()
 }
 
-fn links(report: &ReconcileReport) -> Vec<VnicLink> {
-    let mut links: Vec<VnicLink> = report
-        .vnics
-        .iter()
-        .filter_map(|vnic| Some(VnicLink { name: vnic.link.as_ref()?.to_string(), primary: vnic.primary }))
-        .collect();
+fn links(report: &ReconcileReport, networking: HostNetworking) -> Vec<VnicLink> {
+    let link = |vnic: &VnicState| {
+        let is_ours = vnic.unmanaged.is_none() && networking == HostNetworking::Configure;
+        let name = vnic.link.as_ref()?.to_string();
+        Some(VnicLink { name, primary: vnic.primary, is_kept_up: vnic.primary || is_ours })
+    };
+    let mut links: Vec<VnicLink> = report.vnics.iter().filter_map(link).collect();
     links.sort_by_key(|link| !link.primary);
     links
 }
@@ -139,6 +141,24 @@ mod tests {
         let found: Vec<(String, Option<String>, u64)> =
             super::pools(usage).into_iter().map(|pool| (pool.link, pool.shared, pool.free)).collect();
         assert_eq!(found, [("ens5".to_owned(), None, 3), ("ens6".to_owned(), Some("storage".to_owned()), 3)]);
+    }
+
+    #[test]
+    fn link_that_the_agent_does_not_configure_may_be_down() {
+        let vnic = |name: &str, unmanaged: Value| {
+            json!({ "id": format!("ocid1.vnic.oc1.iad.{name}"), "mac": "02:00:17:00:00:01", "primary": name == "ens3",
+                "link": name, "addresses": [], "unmanaged": unmanaged })
+        };
+        let vnics = [vnic("ens5", Value::Null), vnic("ens6", json!("for-one-pod")), vnic("ens3", Value::Null)];
+        let report = json!({ "cause": "timer", "unixMillis": 1, "micros": 1, "changes": [], "conditions": [], "vnics": vnics,
+            "usable": true });
+        let report: ReconcileReport = serde_json::from_value(report).unwrap();
+        let kept_up = |networking| {
+            let links = links(&report, networking).into_iter().filter(|link| link.is_kept_up);
+            links.map(|link| link.name).collect::<Vec<_>>()
+        };
+        assert_eq!(kept_up(HostNetworking::Configure), ["ens3", "ens5"]);
+        assert_eq!(kept_up(HostNetworking::Off), ["ens3"]);
     }
 
     #[test]

@@ -1,0 +1,117 @@
+//! VNICs that appear while the agent runs. A VnicAttachment may describe one, and the agent must not configure an Exclusive VNIC on
+//! the host before it knows: the controller attaches a VNIC first and writes its OCID into the object's status after that. Pure but
+//! for what was seen before; the time is a parameter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use api::VnicAttachment;
+use vcn::Ocid;
+
+use crate::decide::desired::{npn_vnic, secondary};
+use crate::decide::requests::Requests;
+use crate::sources::node_facts::NodeFacts;
+
+/// How long a VNIC waits: the controller polls an attachment every 3 s, every 30 s while a hundred wait.
+const WAIT: Duration = Duration::from_mins(1);
+
+/// The VNICs that were seen.
+#[derive(Debug, Default)]
+pub(crate) struct NewVnics {
+    /// Those that are configured as known; `None` before the first list.
+    known: Option<BTreeSet<Ocid>>,
+    /// Since when the others are listed.
+    waiting: BTreeMap<Ocid, Instant>,
+}
+
+impl NewVnics {
+    /// The listed VNICs whose purpose is not known yet.
+    pub(crate) fn unexplained(&mut self, facts: &NodeFacts, requests: &Requests, now: Instant) -> BTreeSet<Ocid> {
+        let listed: BTreeSet<Ocid> = secondary(facts.vnics()).cloned().collect();
+        if facts.vnics().is_empty() {
+            return BTreeSet::new();
+        }
+        // Those of an agent that starts may be in use.
+        let known = self.known.get_or_insert_with(|| listed.clone());
+        known.retain(|id| listed.contains(id));
+        self.waiting.retain(|id, _| listed.contains(id));
+        for id in listed {
+            if known.contains(&id) {
+                continue;
+            }
+            let since = *self.waiting.entry(id.clone()).or_insert(now);
+            let is_explained = requests.contains_key(&id) || npn_vnic(facts.npn(), &id).is_some();
+            if is_explained || now.duration_since(since) >= WAIT || !may_be_described(facts) {
+                self.waiting.remove(&id);
+                known.insert(id);
+            }
+        }
+        self.waiting.keys().cloned().collect()
+    }
+
+    /// When the first of them is configured although nothing more is known.
+    pub(crate) fn next(&self, now: Instant) -> Option<Duration> {
+        self.waiting.values().map(|since| (*since + WAIT).saturating_duration_since(now)).min()
+    }
+}
+
+/// Whether a VnicAttachment that is not known, or has no VNIC yet, may describe a VNIC.
+fn may_be_described(facts: &NodeFacts) -> bool {
+    let has_no_vnic = |object: &VnicAttachment| object.status.as_ref().is_none_or(|status| status.vnic_id.is_none());
+    match &facts.attachments.value {
+        Some(objects) => objects.iter().any(has_no_vnic),
+        // Without an API server there is no error either.
+        None => facts.attachments.error.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resident::watch_activity::WatchActivity;
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::requests::requests;
+    use crate::decide::requests::tests::{attachment, facts};
+    use crate::sources::attachments::KnownAttachments;
+
+    /// The facts before the VNIC `storage` is listed.
+    fn before() -> NodeFacts {
+        let mut before = facts(attachment(&json!({ "purpose": "Attach" }), &json!({})));
+        let vnics = before.vnics()[..2].to_vec();
+        before.vnics.absorb(Ok(vnics), Instant::now());
+        before
+    }
+
+    /// The VNICs that wait after so many seconds, where these are the VnicAttachments.
+    fn waiting(attachments: KnownAttachments, seconds: &[u64]) -> Vec<usize> {
+        let (mut new, start) = (NewVnics::default(), Instant::now());
+        assert!(new.unexplained(&before(), &Requests::new(), start).is_empty(), "those of the start");
+        let mut facts = facts(attachment(&json!({ "purpose": "Attach" }), &json!({})));
+        facts.attachments = attachments;
+        let requests = requests(&facts);
+        seconds
+            .iter()
+            .map(|second| new.unexplained(&facts, &requests, start + Duration::from_secs(*second)).len())
+            .collect()
+    }
+
+    fn known(objects: Vec<VnicAttachment>) -> KnownAttachments {
+        let mut known = KnownAttachments::default();
+        known.watched(objects, WatchActivity::begin());
+        known
+    }
+
+    #[test]
+    fn new_vnic_waits_for_its_vnic_attachment_for_a_minute() {
+        let described = attachment(&json!({ "purpose": "Attach", "mode": "Exclusive" }), &json!({}));
+        let attaching = attachment(&json!({ "purpose": "Attach" }), &json!({ "vnicId": null }));
+        assert_eq!(waiting(known(vec![described.clone()]), &[1]), [0], "it is known");
+        assert_eq!(waiting(known(Vec::new()), &[1]), [0], "it was attached by hand");
+        assert_eq!(waiting(known(vec![attaching]), &[1, 59, 62, 63]), [1, 1, 0, 0]);
+        let mut silent = KnownAttachments::default();
+        assert_eq!(waiting(silent.clone(), &[1]), [0], "no API server");
+        silent.fail("the API server has not answered yet".to_owned());
+        assert_eq!(waiting(silent, &[1, 59, 62]), [1, 1, 0]);
+    }
+}
