@@ -125,9 +125,14 @@ pub(crate) struct Options {
     /// Intervals of reconciles and retries.
     #[command(flatten)]
     pub pace: Pace,
-    /// Seconds in which each node's agent is asked once. A node whose agent has not answered for a quarter longer is Unknown
+    /// The most seconds in which each node's agent is asked once. On small clusters it is asked more often: every 30 s up to 1,250
+    /// nodes, and 30 s less often for each further 1,250
     #[arg(long = "agent-poll-seconds", global = true, env = "AGENT_POLL_SECONDS", default_value = "240", value_parser = seconds(10.0..=3600.0), value_name = "SECONDS")]
     pub agent_poll: Duration,
+    /// Seconds without an answer of a node's agent after which the conditions of the Node are Unknown. The agent is asked at
+    /// least once in four fifths of this
+    #[arg(long = "agent-silent-seconds", global = true, env = "AGENT_SILENT_SECONDS", default_value = "300", value_parser = seconds(30.0..=3600.0), value_name = "SECONDS")]
+    pub agent_silent: Duration,
     /// Rules of health signals for the agents of all nodes, as JSON, which override the shipped rules; an agent's own HEALTH_RULES
     /// override these. The file need not exist
     #[arg(

@@ -18,6 +18,7 @@ pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod census;
 pub mod condition;
+pub(crate) mod findings;
 pub(crate) mod judge;
 pub(crate) mod keys;
 pub(crate) mod permits;

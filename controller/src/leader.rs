@@ -1,5 +1,6 @@
 //! The leader's work: watches, and the workers that they wake.
 
+mod hand_over;
 pub(crate) mod lease;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::fleet::census::FleetCensus;
 use crate::fleet::plugin_states::PluginStates;
 use crate::fleet::run::FleetMember;
 use crate::fleet::shared::SharedRoster;
+use crate::leader::hand_over::HandOver;
 use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::network_test::{AT_ONCE, NetworkTests};
@@ -63,7 +65,7 @@ pub(crate) struct Shared {
     events: Events,
 }
 
-/// Works until the Lease is lost.
+/// Works until the Lease is lost, or returns when another replica should lead.
 ///
 /// # Errors
 /// When a task ended that should not.
@@ -81,7 +83,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
     let oci_host = cloud.endpoint().host();
     let context = shared.worker_context(mark, settings.pace, budget.clone());
-    let roster = Arc::new(SharedRoster::new(settings.agent_poll));
+    let roster = Arc::new(SharedRoster::new(settings.poll_limits()));
     let plugin_states = shared.plugin_states(&cloud, &roster, &settings);
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let channel = ChannelClient::new(member.identity.clone());
@@ -94,6 +96,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let (nodes_read, mut nodes) = watch::channel(false);
     let (profiles_read, mut profiles) = watch::channel(false);
     let all_nodes = nodes.clone();
+    let hand_over = HandOver::new(&patient, &settings.lease.namespace, store.clone(), identity.clone());
     let watched = worker.clone();
     let working = async {
         for read in [&mut attachments, &mut nodes, &mut profiles] {
@@ -108,6 +111,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
             () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
             () = plugin_states.run(), if settings.plugin_states == Toggle::On => bail!("the task that reads plugins' states ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
+            () = hand_over.wait() => Ok(()),
             () = profile_tasks.run() => bail!("the task that serves VnicProfiles ended"),
         }
     };

@@ -123,6 +123,8 @@ enum ExitCause {
     Misconfigured(anyhow::Error),
     /// A task ended that should not.
     Broken(anyhow::Error),
+    /// Another replica should lead, because this one's node fails.
+    HandedOver,
     /// Its configuration file changed.
     Reconfigured,
 }
@@ -184,6 +186,11 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
         }
         // It keeps the Lease: the restarted process has the same name, the Pod's, and continues as the holder.
         Some(ExitCause::Reconfigured) if settings.lease.identity.is_some() => return Ok(None),
+        // It waits for the Lease again, as a new process: no kubelet would start another one.
+        Some(ExitCause::HandedOver) => {
+            lease.hand_over().await;
+            return Ok(None);
+        }
         _ => {}
     }
     tracing::info!(event = "controller.stopping");
@@ -216,7 +223,7 @@ async fn lead(replica: Replica, settings: &Settings, lease: &mut Lease) -> ExitC
     tokio::select! {
         lost = lease.keep() => ExitCause::Lost(lost.context("the Lease is lost")),
         ended = leader::run(leader) => ExitCause::Broken(match ended {
-            Ok(()) => anyhow::anyhow!("the work ended"),
+            Ok(()) => return ExitCause::HandedOver,
             Err(error) => error,
         }),
     }

@@ -7,6 +7,7 @@ use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 
 use crate::args::Options;
+use crate::fleet::roster::PollLimits;
 
 /// All settings: the options, each valid by itself, and what follows from several.
 #[derive(Clone, Debug)]
@@ -21,6 +22,13 @@ impl Deref for Settings {
 
     fn deref(&self) -> &Options {
         &self.options
+    }
+}
+
+impl Settings {
+    /// How often agents are asked.
+    pub(crate) const fn poll_limits(&self) -> PollLimits {
+        PollLimits { interval: self.options.agent_poll, silence: self.options.agent_silent }
     }
 }
 

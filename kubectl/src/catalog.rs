@@ -4,7 +4,7 @@
 use api::{AttachmentReason, ProfileReason};
 use health::collector::{Area, Signal};
 use health::collectors;
-use health::fleet::{CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY};
+use health::fleet::{CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY, NODE_NOT_READY};
 use health::reason::Reason as AgentReason;
 use health::rules::{Rule, Rules};
 use health::{Verdict, summary};
@@ -15,6 +15,54 @@ const UNKNOWN: &str =
     "Look at what the measurement names; docs/privileges.md lists what each collector reads. The node may be healthy.";
 /// The page of the plugins' error codes.
 const ERRORS: &str = include_str!("../../docs/errors.md");
+/// The reason where an agent does not answer, and what to do.
+pub(crate) const AGENT_SILENT: &str = "AgentSilent";
+const AGENT_SILENT_STEP: &str = "Run `kubectl -n oke-node-manager get pods -o wide`. If no agent runs on the node, `kubectl -n oke-node-manager describe daemonset oke-node-agent` says why. If one runs, let the controller's nodes reach TCP port 9810 (CHANNEL_PORT) of the node: check the node's firewall, and the security lists and groups; `kubectl oke-node nettest CONTROLLER-NODE NODE --port 9810` shows where packets end.";
+const NODE_NOT_READY_STEP: &str = "Read the message, which is the kubelet's. If it names the runtime, run `systemctl restart crio` (or `containerd`) on the node. If the kubelet stopped posting, check that the node reaches the API server, and run `systemctl restart kubelet`. `journalctl -u kubelet -u crio -u containerd` says why it stopped.";
+/// The controller's Events about what a Node requests: what each means, and what to do.
+const REQUESTS: &[(&str, &str, &str)] = &[
+    (
+        "InvalidVnicsAnnotation",
+        "The Node's annotation oke.oraclecloud.com/vnics is not a list of names. Its VNICs stay as they are.",
+        "Correct it: `kubectl annotate node NODE oke.oraclecloud.com/vnics=NAME,NAME --overwrite`.",
+    ),
+    (
+        "UnknownVnicProfile",
+        "The Node's annotation oke.oraclecloud.com/vnics names a VnicProfile that does not exist.",
+        "Run `kubectl get vnicprofiles`, and correct the name: `kubectl annotate node NODE oke.oraclecloud.com/vnics=NAME --overwrite`. Or create the VnicProfile.",
+    ),
+    (
+        "VnicProfileNotAllowed",
+        "The Node's annotation names a VnicProfile that takes no requests by annotation.",
+        "Set allowNodeAnnotation of the VnicProfile to true, or remove its name from the annotation oke.oraclecloud.com/vnics.",
+    ),
+    (
+        "VnicProfileNotForNode",
+        "The Node's annotation names a VnicProfile whose nodeSelector does not match the Node's labels.",
+        "Add the missing label (`kubectl label node NODE KEY=VALUE`), or remove the name from the annotation oke.oraclecloud.com/vnics.",
+    ),
+    (
+        "NodeIsNoInstance",
+        "A VnicProfile selects the Node, whose providerID names no OCI instance.",
+        "Exclude the Node from the VnicProfile's nodeSelector, or correct the Node's providerID.",
+    ),
+    (
+        "InstanceClaimedTwice",
+        "A VnicProfile selects the Node, and an older Node has the same providerID.",
+        "Delete the Node that is not this instance: `kubectl delete node NODE`.",
+    ),
+    (
+        "NodeRecreated",
+        "The Node was created again without the label or the annotation that requested its VNIC. The VNIC stays.",
+        "Set the label or the annotation again, or delete the VnicAttachment that the message names.",
+    ),
+    (
+        "VnicNameConflict",
+        "Another VnicAttachment or VnicProfile has a VNIC of this name on the Node.",
+        "Give one of them another spec.name.",
+    ),
+];
+
 /// The most words that are suggested.
 const SUGGESTED: usize = 5;
 /// How similar a suggestion is, from 0 to 1.
@@ -82,6 +130,14 @@ pub(crate) fn next_step(name: &str, verdict: Verdict) -> Option<&'static str> {
         return Some(UNKNOWN);
     }
     // A Node's condition has the signal's name as Kubernetes writes reasons.
+    match name {
+        AGENT_SILENT => return Some(AGENT_SILENT_STEP),
+        NODE_NOT_READY => return Some(NODE_NOT_READY_STEP),
+        _ => {}
+    }
+    if let Some((_, _, next)) = REQUESTS.iter().find(|(word, ..)| *word == name) {
+        return Some(next);
+    }
     let remedy = collectors::all_signals().find(|signal| plain(signal.name) == plain(name)).map(|signal| signal.remedy);
     remedy.or_else(|| AgentReason::from_word(name).map(AgentReason::next_step))
 }
@@ -151,15 +207,19 @@ fn of_node() -> Vec<Entry> {
     let off = "The agent's setting HEALTH is off: no health signal is measured. HostHealthy is Unknown.";
     let reasons = [
         ("NoCriticalProblem", "The condition is True.", "Nothing."),
+        (AGENT_SILENT, silent, AGENT_SILENT_STEP),
         (
-            "AgentSilent",
-            silent,
-            "Run `kubectl oke-node node NAME`: it shows the error of the connection. Check that the agent's pod runs, and that the firewall lets the controller's nodes reach CHANNEL_PORT (9810) of the node.",
+            NODE_NOT_READY,
+            "The kubelet's condition Ready is not True: no new pod starts on the node.",
+            NODE_NOT_READY_STEP,
         ),
         (summary::HEALTH_OFF, off, "Set HEALTH=on in the ConfigMap oke-node-agent."),
     ];
+    let requests = REQUESTS
+        .iter()
+        .map(|(word, means, next)| entry("problem of what a Node requests", word, &[("Means", means), ("Do", next)]));
     let reason = |(word, means, next)| entry("reason of a Node's condition", word, &[("Means", means), ("Do", next)]);
-    Area::ALL.into_iter().map(condition).chain(reasons.map(reason)).collect()
+    Area::ALL.into_iter().map(condition).chain(reasons.map(reason)).chain(requests).collect()
 }
 
 /// The sections of docs/errors.md: `### CODE NAME`, then `**When** …`, `**Why** …`, `**Do** …`.

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use api::VnicAttachment;
 use health::Fleet;
+use health::fleet::NodeState;
 use k8s_openapi::api::core::v1::Node;
 use resident::page::Page;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use vcn::Ocid;
 
 use crate::cluster::Attachments;
+use crate::commands::node::finding::Finding;
 use crate::commands::node::{NodeAnswer, NodeObject};
 use crate::commands::status::Status;
 use crate::commands::vnics::Vnics;
@@ -92,11 +95,150 @@ fn details_that_cannot_be_read_leave_the_summary() {
     view["details"] = serde_json::json!({ "error": "no answer within 5 s" });
     let answer =
         NodeAnswer::of_view(serde_json::from_value(view.clone()).unwrap(), NodeObject::default(), Vnics::default());
-    assert_eq!((answer.findings.len(), answer.details_error.as_deref()), (7, Some("no answer within 5 s")));
+    // Seven checks, and that the agent does not answer.
+    assert_eq!((answer.findings.len(), answer.details_error.as_deref()), (8, Some("no answer within 5 s")));
     view["details"] = serde_json::json!({ "status": 7 });
     let answer = NodeAnswer::of_view(serde_json::from_value(view).unwrap(), NodeObject::default(), Vnics::default());
-    assert_eq!(answer.findings.len(), 7);
+    assert_eq!(answer.findings.len(), 8);
     assert!(answer.details_error.unwrap().contains("its report cannot be read"));
+}
+
+/// A node whose agent answers now: the conditions and signals of its report, and what the leader knows.
+fn answered(conditions: Value, signals: Value, node: Value) -> NodeAnswer {
+    let is_ready = conditions.as_array().unwrap().iter().all(|condition| condition["severity"] != "blocking");
+    let mut view = json!({
+        "node": { "name": "10.0.0.2", "state": "Healthy", "ageSeconds": 20, "summary": { "ready": true } },
+        "details": { "status": { "ready": is_ready, "conditions": conditions }, "signals": { "signals": signals } },
+    });
+    view["node"].as_object_mut().unwrap().extend(node.as_object().unwrap().clone());
+    NodeAnswer::of_view(serde_json::from_value(view).unwrap(), NodeObject::default(), Vnics::default())
+}
+
+fn signal(name: &str, severity: &str) -> Value {
+    json!({ "signal": name, "verdict": "problem", "severity": severity, "unit": "yes", "detail": "", "message": "It is bad.",
+        "sampledUnixMillis": NOW, "sinceUnixMillis": NOW, "everySeconds": 60 })
+}
+
+fn condition(reason: &str, severity: &str) -> Value {
+    json!({ "reason": reason, "severity": severity, "message": "It is bad.", "sinceUnixMillis": NOW })
+}
+
+fn check(name: &str, severity: &str, message: &str) -> Value {
+    json!({ "name": name, "area": "host", "verdict": "problem", "severity": severity, "message": message,
+        "sinceUnixMillis": NOW })
+}
+
+/// State, whether new pods can start, and the findings.
+fn seen(answer: &NodeAnswer) -> (NodeState, String, Vec<&str>) {
+    let mut page = Page::default();
+    answer.show(&mut page, Style { wide: NARROW, now_unix_millis: NOW });
+    let text = page.into_text();
+    let pods = text.lines().find_map(|line| line.strip_prefix("new pods can start")).unwrap_or_default().trim();
+    assert_eq!(answer.exit() == Exit::Fine, answer.node.state == NodeState::Healthy, "{text}");
+    (answer.node.state, pods.to_owned(), answer.findings.iter().map(|finding| finding.name.as_str()).collect())
+}
+
+#[test]
+fn state_is_the_worst_of_what_is_shown() {
+    use NodeState::{Critical, Healthy, Unknown, Warning};
+    let none = || json!({});
+    let cases = [
+        (answered(json!([]), json!([]), none()), (Healthy, "yes", vec![])),
+        // The leader's answer is older than the agent's.
+        (
+            answered(json!([condition("NoUsableAddress", "blocking")]), json!([]), none()),
+            (Critical, "no", vec!["NoUsableAddress"]),
+        ),
+        (
+            answered(json!([condition("RepairsUndone", "degraded")]), json!([]), none()),
+            (Critical, "yes", vec!["RepairsUndone"]),
+        ),
+        (
+            answered(json!([condition("PodLinkGone", "degraded")]), json!([]), none()),
+            (Warning, "yes", vec!["PodLinkGone"]),
+        ),
+        (
+            answered(json!([condition("Starting", "blocking")]), json!([]), none()),
+            (Unknown, "not known", vec!["Starting"]),
+        ),
+        (answered(json!([]), json!([]), json!({ "error": "connection refused" })), (Healthy, "yes", vec![])),
+    ];
+    assert_shown(&cases);
+}
+
+#[test]
+fn each_cause_is_listed_once() {
+    use NodeState::{Critical, Warning};
+    let none = || json!({});
+    let cases = [
+        (
+            answered(
+                json!([condition("ForwardingRejected", "degraded")]),
+                json!([signal("forwarding_rejected", "critical")]),
+                none(),
+            ),
+            (Critical, "yes", vec!["ForwardingRejected"]),
+        ),
+        (
+            answered(
+                json!([]),
+                json!([signal("kubelet_running", "critical"), signal("kubelet_healthy", "critical")]),
+                json!({ "findings": [check("NodeNotReady", "critical", "NodeStatusUnknown: Kubelet stopped posting.")] }),
+            ),
+            (Critical, "no", vec!["kubelet_running"]),
+        ),
+        (
+            answered(
+                json!([condition("NoUsableAddress", "blocking")]),
+                json!([]),
+                json!({ "findings": [check("NodeNotReady", "critical", "KubeletNotReady: reason:NetworkPluginNotReady")] }),
+            ),
+            (Critical, "no", vec!["NoUsableAddress"]),
+        ),
+        (
+            answered(
+                json!([]),
+                json!([]),
+                json!({ "findings": [check("NodeNotReady", "critical", "KubeletNotReady: runtime is down")] }),
+            ),
+            (Critical, "no", vec!["NodeNotReady"]),
+        ),
+        (
+            answered(
+                json!([]),
+                json!([]),
+                json!({ "findings": [check("UnknownVnicProfile", "warning", "no VnicProfile x")] }),
+            ),
+            (Warning, "yes", vec!["UnknownVnicProfile"]),
+        ),
+    ];
+    assert_shown(&cases);
+}
+
+/// State, whether new pods can start, and the names of the findings.
+type ShownNode<'a> = (NodeState, &'a str, Vec<&'a str>);
+
+fn assert_shown(cases: &[(NodeAnswer, ShownNode<'_>)]) {
+    for (answer, (state, pods, findings)) in cases {
+        assert_eq!(seen(answer), (*state, (*pods).to_owned(), findings.clone()));
+        let is_complete = |finding: &Finding| finding.next_step.as_deref().is_some_and(|next| !next.is_empty());
+        assert!(answer.findings.iter().all(is_complete), "{:?}", answer.findings);
+    }
+}
+
+#[test]
+fn node_that_does_not_answer_says_what_to_do() {
+    let mut view: Value = read("node/view.json");
+    view["error"] = json!("connecting to 10.0.0.2:9810 failed: no answer within 5 s");
+    view["node"]["error"] = view["error"].clone();
+    view.as_object_mut().unwrap().remove("details");
+    for (file, state) in [("node/blocked.txt", NodeState::Critical), ("node/silent.txt", NodeState::Unknown)] {
+        view["node"]["state"] = json!(state);
+        let details = serde_json::from_value(view.clone()).unwrap();
+        let answer = NodeAnswer::of_view(details, NodeObject::default(), Vnics::default());
+        shows(&answer, NARROW, file);
+        assert_eq!((answer.node.state, answer.exit()), (state, Exit::Problem));
+    }
 }
 
 #[test]

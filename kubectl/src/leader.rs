@@ -12,13 +12,16 @@ use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
+use resident::page::age;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::Cluster;
+use crate::nodes;
 
 /// Where the leader listens in its pod.
 const PORT: u16 = 9811;
@@ -42,9 +45,11 @@ pub(crate) async fn get<T: DeserializeOwned>(cluster: &Cluster, path: &str) -> a
         answer = once(cluster, path).await?;
     }
     let (status, body) = answer;
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        bail!("{}", no_leader(cluster, path, &text(&body)).await);
+    }
     if status != StatusCode::OK {
-        let text: String = String::from_utf8_lossy(&body).trim().chars().take(300).collect();
-        bail!("the controller answered {} to {path}: {text}", status.as_u16());
+        bail!("the controller answered {} to {path}: {}", status.as_u16(), text(&body));
     }
     serde_json::from_slice(&body).with_context(|| format!("reading the controller's answer to {path}"))
 }
@@ -68,16 +73,27 @@ async fn direct(url: &Uri, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
 async fn forwarded(cluster: &Cluster, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
     let namespace = &cluster.target.namespace;
     let client = cluster.client().await?;
-    let pod = leader(&Api::namespaced(client.clone(), namespace), namespace).await?;
+    let pod = leader(&Api::namespaced(client.clone(), namespace), namespace).await?.pod;
     let pods: Api<Pod> = Api::namespaced(client, namespace);
-    let what = || format!("port-forward to the leader's pod {namespace}/{pod}");
-    let mut forward = pods.portforward(&pod, &[PORT]).await.with_context(what)?;
+    let answer =
+        through(&pods, &pod, path).await.with_context(|| format!("port-forward to the leader's pod {namespace}/{pod}"));
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(error) => match unreachable_node(cluster, &pods, &pod).await {
+            Some(why) => Err(error.context(why)),
+            None => Err(error),
+        },
+    }
+}
+
+async fn through(pods: &Api<Pod>, pod: &str, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    let mut forward = pods.portforward(pod, &[PORT]).await?;
     let (stream, cause) = (forward.take_stream(PORT), forward.take_error(PORT));
-    let result = request(stream.ok_or_else(|| anyhow!("no stream")).with_context(what)?, path).await;
+    let result = request(stream.ok_or_else(|| anyhow!("no stream"))?, path).await;
     let result = match (result, cause) {
         (Err(error), Some(cause)) => match timeout(EXPLAINING, cause).await {
-            Ok(Some(cause)) => Err(anyhow!("{}", cause.trim())).with_context(what),
-            _ => Err(error).with_context(what),
+            Ok(Some(cause)) => Err(anyhow!("{}", cause.trim())),
+            _ => Err(error),
         },
         (result, _) => result,
     };
@@ -85,13 +101,67 @@ async fn forwarded(cluster: &Cluster, path: &str) -> anyhow::Result<(StatusCode,
     result
 }
 
-async fn leader(leases: &Api<Lease>, namespace: &str) -> anyhow::Result<String> {
+/// The port goes through the kubelet and the runtime of the leader's node: whether they are the cause.
+async fn unreachable_node(cluster: &Cluster, pods: &Api<Pod>, pod: &str) -> Option<String> {
+    let read = async {
+        let name = pods.get(pod).await.ok()?.spec?.node_name?;
+        let node = cluster.node(&name).await.ok()??;
+        let kubelet = nodes::kubelet_problem(&node)?;
+        Some(format!("the leader's node {name} is not ready ({}: {})", kubelet.reason, kubelet.message.trim()))
+    };
+    timeout(EXPLAINING, read).await.ok().flatten()
+}
+
+/// Why a replica that the Lease names does not lead: `answer` is what it said.
+async fn no_leader(cluster: &Cluster, path: &str, answer: &str) -> String {
+    let namespace = &cluster.target.namespace;
+    let read = async {
+        // A URL needs no cluster.
+        let client = cluster.client().await.ok().filter(|_| cluster.target.view_url.is_none())?;
+        leader(&Api::namespaced(client, namespace), namespace).await.ok()
+    };
+    let found = timeout(EXPLAINING, read).await.ok().flatten();
+    match found.and_then(|leader| leader.expired_seconds(Timestamp::now())) {
+        Some(seconds) => format!(
+            "no replica of the controller leads: Lease {namespace}/{LEASE} expired {} ago. The replicas do not reach the API \
+             server, or the OCI API at their start: `kubectl -n {namespace} get pods -o wide` shows their nodes, and \
+             `kubectl -n {namespace} logs POD` the reason",
+            age(seconds)
+        ),
+        None => format!("the controller answered 503 to {path}: {answer}"),
+    }
+}
+
+/// The holder of the Lease.
+struct LeaseHolder {
+    pod: String,
+    renewed: Option<Timestamp>,
+    valid_seconds: i64,
+}
+
+impl LeaseHolder {
+    /// For how long it has not been the leader, if it did not renew the Lease in time.
+    fn expired_seconds(&self, now: Timestamp) -> Option<u64> {
+        let valid_until = self.renewed?.as_second() + self.valid_seconds;
+        u64::try_from(now.as_second() - valid_until).ok().filter(|seconds| *seconds > 0)
+    }
+}
+
+async fn leader(leases: &Api<Lease>, namespace: &str) -> anyhow::Result<LeaseHolder> {
     let lease = leases.get_opt(LEASE).await.with_context(|| format!("reading Lease {namespace}/{LEASE}"))?;
     let Some(lease) = lease else {
         bail!("there is no Lease {namespace}/{LEASE}: no controller has run in this namespace");
     };
-    let holder = lease.spec.and_then(|spec| spec.holder_identity).filter(|holder| !holder.is_empty());
-    holder.ok_or_else(|| anyhow!("Lease {namespace}/{LEASE} has no holder: no controller is the leader"))
+    let spec = lease.spec.unwrap_or_default();
+    let Some(pod) = spec.holder_identity.filter(|holder| !holder.is_empty()) else {
+        bail!("Lease {namespace}/{LEASE} has no holder: no controller is the leader");
+    };
+    let valid_seconds = spec.lease_duration_seconds.unwrap_or_default().into();
+    Ok(LeaseHolder { pod, renewed: spec.renew_time.map(|time| time.0), valid_seconds })
+}
+
+fn text(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).trim().chars().take(300).collect()
 }
 
 async fn request<S>(stream: S, path: &str) -> anyhow::Result<(StatusCode, Bytes)>

@@ -11,6 +11,7 @@
 
 mod args;
 mod catalog;
+mod causes;
 mod cluster;
 mod commands;
 #[cfg(test)]

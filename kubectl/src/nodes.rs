@@ -1,7 +1,7 @@
 //! Nodes as the API server shows them, in the form of the leader's view: what is known while no controller answers.
 
 use api::GROUP;
-use health::fleet::{FleetNode, NodeState};
+use health::fleet::{FleetNode, NODE_NOT_READY, NodeState};
 use health::rules::{Action, Severity};
 use health::summary::{Check, Summary};
 use health::{Area, Verdict};
@@ -61,6 +61,11 @@ pub(crate) fn conditions(node: &Node) -> Vec<Condition> {
     found
 }
 
+/// The kubelet's condition of a Node, if it says that the node is not ready.
+pub(crate) fn kubelet_problem(node: &Node) -> Option<Condition> {
+    conditions(node).into_iter().find(|one| one.kind == KUBELET && one.status != "True")
+}
+
 /// A Node in the form of the leader's view.
 pub(crate) fn entry(node: &Node) -> FleetNode {
     let conditions = conditions(node);
@@ -82,7 +87,7 @@ pub(crate) fn entry(node: &Node) -> FleetNode {
         }
         state => state,
     };
-    FleetNode { name, instance, state, age_seconds: None, error: None, summary: Some(summary) }
+    FleetNode { name, instance, state, summary: Some(summary), ..FleetNode::default() }
 }
 
 fn is_ours(kind: &str) -> bool {
@@ -101,15 +106,20 @@ fn condition(one: &NodeCondition) -> Condition {
 }
 
 fn check(one: &Condition) -> Check {
+    let message = if one.kind == KUBELET { format!("{}: {}", one.reason, one.message) } else { one.message.clone() };
     Check {
-        name: if one.reason.is_empty() { one.kind.clone() } else { one.reason.clone() },
+        name: match one.reason.as_str() {
+            _ if one.kind == KUBELET => NODE_NOT_READY.to_owned(),
+            "" => one.kind.clone(),
+            reason => reason.to_owned(),
+        },
         subject: None,
         area: if one.kind.ends_with("/NetworkReady") { Area::Network } else { Area::Host },
         verdict: if one.status == "False" || one.kind == KUBELET { Verdict::Problem } else { Verdict::Unknown },
         // The controller writes False for critical problems only.
         severity: if one.status == "False" || one.kind == KUBELET { Severity::Critical } else { Severity::Warning },
         action: Action::Report,
-        message: one.message.clone(),
+        message,
         since_unix_millis: one.since_unix_millis,
         not_measured: None,
     }

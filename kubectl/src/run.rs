@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::Parser as _;
+use resident::logging::chain;
 use resident::page::Page;
 use serde::Serialize;
 
@@ -89,7 +90,7 @@ impl From<Exit> for ExitCode {
 }
 
 fn failed(error: &anyhow::Error, exit: Exit) -> Exit {
-    eprintln!("kubectl oke-node: {error:#}");
+    eprintln!("kubectl oke-node: {}", vcn::printable(&chain(error.as_ref())));
     exit
 }
 

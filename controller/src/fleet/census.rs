@@ -29,11 +29,9 @@ pub(crate) struct FleetCensus {
 impl FleetCensus {
     pub(crate) fn of(roster: &Roster, now: Instant) -> Self {
         let mut census = Self { sweep: roster.last_sweep().unwrap_or_default(), ..Self::default() };
-        let mut known = 0;
+        census.nodes = roster.states(now);
         for (summary, age) in roster.summaries(now) {
-            known += 1;
             census.oldest = census.oldest.max(age);
-            *census.nodes.entry(NodeState::of(summary)).or_default() += 1;
             let has = summary.controller_rules.as_deref().unwrap_or_default();
             census.other_rules += usize::from(roster.rules_version().is_some_and(|version| version != has));
             for check in summary.checks.iter().filter(|check| check.verdict == Verdict::Problem) {
@@ -41,7 +39,6 @@ impl FleetCensus {
                 *census.problems.entry((signal, check.severity)).or_default() += 1;
             }
         }
-        *census.nodes.entry(NodeState::Unknown).or_default() += roster.count() - known;
         census
     }
 }
@@ -55,12 +52,13 @@ mod tests {
 
     use super::*;
     use crate::fleet::answer::Answer;
+    use crate::fleet::roster::{PollLimits, TrackedNode};
 
     #[test]
     fn names_that_an_agent_invents_are_counted_as_one() {
         let (node, now) = (Arc::from("a"), Instant::now());
-        let mut roster = Roster::new(Duration::from_mins(4), now);
-        roster.track(std::iter::once(("a", None)), now);
+        let mut roster = Roster::new(PollLimits::DEFAULT, now);
+        roster.track(std::iter::once(TrackedNode { name: "a", ..TrackedNode::default() }), now);
         let check = |name: &str| Check {
             name: name.to_owned(),
             subject: None,

@@ -6,6 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+/// The condition that the kubelet writes, and the API server once it stopped.
+const KUBELET: &str = "Ready";
+
 /// One of our conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCondition {
@@ -27,7 +30,19 @@ pub struct StoredCondition {
     kind: String,
     status: String,
     reason: Option<String>,
+    message: Option<String>,
     last_transition_time: Option<Timestamp>,
+}
+
+/// Why a node's kubelet is not ready: it is down or cut off, or its runtime or its pod network is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeletProblem {
+    /// Of the condition Ready.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Since when.
+    pub since: Option<Timestamp>,
 }
 
 /// A condition to write.
@@ -50,6 +65,23 @@ impl NodeCondition {
         };
         let reason = stored.reason.unwrap_or_default();
         Some(Self { area, status, reason, since: stored.last_transition_time })
+    }
+}
+
+impl KubeletProblem {
+    /// Of the conditions of a Node; one without the kubelet's condition is not known to have a problem.
+    pub(crate) fn of(conditions: &[StoredCondition]) -> Option<Self> {
+        let ready = conditions.iter().find(|condition| condition.kind == KUBELET && condition.status != "True")?;
+        Some(Self {
+            reason: ready.reason.clone().unwrap_or_default(),
+            message: ready.message.clone().unwrap_or_default(),
+            since: ready.last_transition_time,
+        })
+    }
+
+    /// Whether only the pod network is missing, as on a new node: kubelet and runtime work.
+    pub(crate) fn is_of_pod_network(&self) -> bool {
+        self.message.contains("NetworkPluginNotReady")
     }
 }
 

@@ -20,7 +20,7 @@ use crate::cluster::request::{params, send};
 use crate::report::metrics::Metrics;
 
 /// The label of the controller's Pods, as in manifests/base/controller.yaml.
-const LABEL: &str = "app.kubernetes.io/name=oke-node-controller";
+pub(crate) const LABEL: &str = "app.kubernetes.io/name=oke-node-controller";
 /// Between two comparisons of keys and Pods. They change nothing unless a Pod was replaced.
 const ROUND: Duration = Duration::from_mins(10);
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };

@@ -1,6 +1,6 @@
 //! What the leader knows of each node's agent. Pure: time and chance are parameters.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +17,6 @@ use crate::fleet::permits::Permits;
 use crate::fleet::rules::FleetRules;
 use crate::fleet::schedule::{DueTime, Lane, Schedule};
 
-/// The least time after which an agent that does not answer is silent: that of three attempts.
-const LEAST_BOUND: Duration = Duration::from_secs(30);
 /// The longest kept error, in characters.
 const ERROR_MAX: usize = 300;
 
@@ -38,10 +36,29 @@ pub(crate) struct Poll {
     pub rules_version: Option<String>,
 }
 
+/// How often agents are asked, and how long they may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PollLimits {
+    /// The most time between two requests to an agent; in a small fleet it is less.
+    pub interval: Duration,
+    /// How long after its last answer an agent is silent.
+    pub silence: Duration,
+}
+
+/// What the API server has of a Node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TrackedNode<'a> {
+    pub name: &'a str,
+    pub allocatable_memory: Option<u64>,
+    /// What is shown with the answer of its agent.
+    pub findings: Vec<Check>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Roster {
     began: Instant,
     schedule: Schedule,
+    silence: Duration,
     /// Whether something happened that may change a judgement.
     has_news: bool,
     agents: HashMap<Arc<str>, AgentRecord>,
@@ -54,6 +71,8 @@ pub(crate) struct Roster {
 struct AgentRecord {
     peer: Result<Peer, NoPeer>,
     allocatable_memory: Option<u64>,
+    /// What the API server shows besides.
+    findings: Vec<Check>,
     known_since: Instant,
     /// Its next request; none while one is in flight.
     due: Option<DueTime>,
@@ -78,12 +97,20 @@ struct Sweep {
     last: Option<Duration>,
 }
 
+#[cfg(test)]
+impl PollLimits {
+    /// The defaults.
+    pub(crate) const DEFAULT: Self = Self { interval: Duration::from_mins(4), silence: Duration::from_mins(5) };
+}
+
 impl Roster {
-    /// Of a leader that begins now and asks each agent once in `interval`.
-    pub(crate) fn new(interval: Duration, now: Instant) -> Self {
+    /// Of a leader that begins now.
+    pub(crate) fn new(PollLimits { interval, silence }: PollLimits, now: Instant) -> Self {
         Self {
             began: now,
-            schedule: Schedule::new(interval, now),
+            // An agent that answers each request must not be silent in between.
+            schedule: Schedule::new(interval.min(silence * 4 / 5), now),
+            silence,
             has_news: false,
             agents: HashMap::new(),
             sweep: Sweep { began: now, left: HashSet::new(), last: None },
@@ -92,9 +119,9 @@ impl Roster {
         }
     }
 
-    /// How long after its last answer an agent is silent: one interval and a quarter, with the default 5 minutes.
-    pub(crate) fn bound(&self) -> Duration {
-        (self.schedule.interval() * 5 / 4).max(LEAST_BOUND)
+    /// How long after its last answer an agent is silent, whatever the interval.
+    pub(crate) const fn bound(&self) -> Duration {
+        self.silence
     }
 
     /// Since when this leader asks.
@@ -145,17 +172,16 @@ impl Roster {
         }
     }
 
-    /// All Nodes, and their allocatable memory: those without an agent are known too, and a deleted Node is forgotten.
-    pub(crate) fn track<'a>(&mut self, nodes: impl Iterator<Item = (&'a str, Option<u64>)>, now: Instant) {
-        let nodes: HashMap<&str, Option<u64>> = nodes.collect();
+    /// All Nodes: those without an agent are known too, and a deleted Node is forgotten.
+    pub(crate) fn track<'a>(&mut self, nodes: impl Iterator<Item = TrackedNode<'a>>, now: Instant) {
+        let nodes: HashMap<&str, TrackedNode<'_>> = nodes.map(|node| (node.name, node)).collect();
         self.agents.retain(|node, record| record.peer.is_ok() || record.is_asked || nodes.contains_key(&**node));
-        for (node, allocatable) in nodes {
-            match self.agents.get_mut(node) {
-                Some(known) => known.allocatable_memory = allocatable,
-                None => {
-                    let new = AgentRecord { allocatable_memory: allocatable, ..AgentRecord::new(now) };
-                    self.agents.insert(Arc::from(node), new);
-                }
+        for (name, TrackedNode { allocatable_memory, findings, .. }) in nodes {
+            if !self.agents.contains_key(name) {
+                self.agents.insert(Arc::from(name), AgentRecord::new(now));
+            }
+            if let Some(record) = self.agents.get_mut(name) {
+                (record.allocatable_memory, record.findings) = (allocatable_memory, findings);
             }
         }
     }
@@ -211,6 +237,7 @@ impl Roster {
 
     /// The result of a request: an answer, or why there is none. `chance` is in 0.0–1.0, for the jitter.
     pub(crate) fn answered(&mut self, node: &Arc<str>, result: Result<Answer, String>, now: Instant, chance: f64) {
+        self.schedule.set_agents(self.agents.len());
         let Some(record) = self.agents.get_mut(node) else { return };
         record.is_asked = false;
         if record.failures == 0 {
@@ -276,15 +303,31 @@ impl Roster {
         let Some(record) = self.agents.get(name) else {
             return FleetNode { name: name.to_owned(), ..FleetNode::default() };
         };
-        let fresh = record.summary.as_ref().filter(|_| !self.is_silent(record, now));
         FleetNode {
             name: name.to_owned(),
             instance: None,
-            state: fresh.map_or(NodeState::Unknown, |summary| NodeState::of(summary)),
+            state: self.state(record, now),
             age_seconds: record.answered.map(|answered| now.saturating_duration_since(answered).as_secs()),
             error: record.peer.err().map(|error| error.to_string()).or_else(|| record.error.clone()),
             summary: record.summary.as_deref().cloned(),
+            findings: record.findings.clone(),
         }
+    }
+
+    /// How many nodes have which state.
+    pub(crate) fn states(&self, now: Instant) -> BTreeMap<NodeState, usize> {
+        let mut states = BTreeMap::new();
+        self.agents.values().for_each(|record| *states.entry(self.state(record, now)).or_default() += 1);
+        states
+    }
+
+    /// The worst of what is shown: the last answer, if it is not too old, that there was none since, and the controller's findings.
+    fn state(&self, record: &AgentRecord, now: Instant) -> NodeState {
+        let fresh = record.summary.as_ref().filter(|_| !self.is_silent(record, now));
+        let answered = fresh.map_or(NodeState::Unknown, |summary| NodeState::of(summary));
+        let is_failing = record.failures > 0 || record.peer.is_err();
+        let unanswered = if is_failing { NodeState::Unknown } else { NodeState::Healthy };
+        answered.min(unanswered).min(NodeState::of_checks(&record.findings))
     }
 
     /// The agent of a node.
@@ -300,6 +343,7 @@ impl Roster {
     }
 
     /// How many nodes are known.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.agents.len()
     }
@@ -321,6 +365,7 @@ impl AgentRecord {
         Self {
             peer: Err(NoPeer::NoPod),
             allocatable_memory: None,
+            findings: Vec::new(),
             known_since: now,
             due: None,
             is_asked: false,

@@ -105,6 +105,7 @@ fn log(file: &Path, rules: &FleetRules) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::roster::PollLimits;
 
     #[tokio::test]
     async fn file_is_sent_if_agents_would_accept_it() {
@@ -128,7 +129,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("health-rules.json");
         std::fs::write(&file, r#"{"rules": []}"#).unwrap();
-        let roster = Arc::new(SharedRoster::new(Duration::from_mins(4)));
+        let roster = Arc::new(SharedRoster::new(PollLimits::DEFAULT));
         let length = || roster.lock().rules_version().map(str::len);
         let looks = async {
             let mut found = Vec::new();

@@ -1,7 +1,8 @@
 //! When the next request to each agent is due. Pure.
 //!
-//! Each agent has its own moment in the interval, by a hash of the node's name. Retries have places of their own, so that
-//! nodes that do not answer never delay those that do.
+//! The interval follows the size of the fleet: the same requests per second are shared by all agents. Each agent has its own
+//! moment in the interval, by a hash of the node's name. Retries have places of their own, so that nodes that do not answer
+//! never delay those that do.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,6 +16,11 @@ use tokio::time::Instant;
 const FIRST: Duration = Duration::from_millis(3);
 /// The first backoff.
 const RETRY: Duration = Duration::from_secs(5);
+/// The interval of a small fleet, and the step in which it grows: a fleet that gains or loses a node now and then keeps its
+/// interval, and with it each agent its moment.
+const INTERVAL_STEP: Duration = Duration::from_secs(30);
+/// Agents per step: 42 requests per second at most, and 240 s for 10,000 agents.
+const AGENTS_PER_STEP: usize = 1250;
 
 /// Which requests an agent waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +38,7 @@ pub(crate) type DueTime = (Lane, Instant);
 #[derive(Debug)]
 pub(crate) struct Schedule {
     interval: Duration,
+    longest: Duration,
     began: Instant,
     /// When the next agent that appears is asked.
     first: Instant,
@@ -40,9 +47,15 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Of a leader that begins now and asks each agent once in `interval`.
-    pub(crate) const fn new(interval: Duration, now: Instant) -> Self {
-        Self { interval, began: now, first: now, regular: BTreeSet::new(), retries: BTreeSet::new() }
+    /// Of a leader that begins now and asks each agent at least once in `longest`.
+    pub(crate) fn new(longest: Duration, now: Instant) -> Self {
+        let interval = interval(0, longest);
+        Self { interval, longest, began: now, first: now, regular: BTreeSet::new(), retries: BTreeSet::new() }
+    }
+
+    /// Follows the size of the fleet. Requests that are scheduled already keep their time.
+    pub(crate) fn set_agents(&mut self, agents: usize) {
+        self.interval = interval(agents, self.longest);
     }
 
     /// The time in which each agent is asked once.
@@ -94,6 +107,12 @@ impl Schedule {
             Lane::Retry => &mut self.retries,
         }
     }
+}
+
+/// The time in which so many agents are asked once.
+fn interval(agents: usize, longest: Duration) -> Duration {
+    let steps = u32::try_from(agents.div_ceil(AGENTS_PER_STEP)).unwrap_or(u32::MAX).max(1);
+    INTERVAL_STEP.saturating_mul(steps).min(longest)
 }
 
 /// A node's place in the interval, in 0.0–1.0.

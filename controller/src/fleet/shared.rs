@@ -1,12 +1,11 @@
 //! The roster, shared by the tasks of the leader.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::fleet::roster::Roster;
+use crate::fleet::roster::{PollLimits, Roster};
 
 /// One roster for several tasks. The lock is never held across an await.
 #[derive(Debug)]
@@ -17,8 +16,8 @@ pub(crate) struct SharedRoster {
 
 impl SharedRoster {
     /// Of a leader that begins now.
-    pub(crate) fn new(interval: Duration) -> Self {
-        Self { roster: Mutex::new(Roster::new(interval, Instant::now())), changed: Notify::new() }
+    pub(crate) fn new(limits: PollLimits) -> Self {
+        Self { roster: Mutex::new(Roster::new(limits, Instant::now())), changed: Notify::new() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Roster> {

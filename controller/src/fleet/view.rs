@@ -71,7 +71,7 @@ impl FleetView {
     }
 
     async fn node(&self, leader: &LeaderView, name: &str) -> Answer {
-        let found = leader.store.nodes().iter().find(|node| node.name == name).cloned();
+        let found = leader.store.nodes().named(name).cloned();
         let Some(node) = found else { return Answer::text(404, &format!("there is no Node {name:?}\n")) };
         let (node, peer) = {
             let roster = leader.roster.lock();

@@ -18,7 +18,9 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::request::{params, send};
 use crate::cluster::store::{NodeObject, NodeView, Store};
 use crate::fleet::condition::patch;
+use crate::fleet::findings::findings;
 use crate::fleet::judge::{ConditionWrite, Judgement, NodeFacts, UnknownHold, judge};
+use crate::fleet::roster::TrackedNode;
 use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;
 
@@ -100,9 +102,16 @@ impl ConditionWriter {
     }
 
     fn judge(&mut self) -> Judgement {
-        let (nodes, now) = (self.store.nodes(), Instant::now());
+        let (nodes, attachments, now) = (self.store.nodes(), self.store.attachments(), Instant::now());
+        let issues = self.store.issues();
         let mut roster = self.roster.lock();
-        roster.track(nodes.iter().map(|node| (node.name.as_str(), node.allocatable_memory)), now);
+        let tracked = nodes.iter().map(|node| TrackedNode {
+            name: &node.name,
+            allocatable_memory: node.allocatable_memory,
+            findings: findings(node, &attachments, &issues),
+        });
+        roster.track(tracked, now);
+        drop((attachments, issues));
         let facts = nodes.iter().map(|node| NodeFacts {
             name: &node.name,
             version: node.version.as_deref(),

@@ -123,6 +123,23 @@ impl Lease {
         }
     }
 
+    /// Releases it for another replica, and waits until that one has it: at most as long as the Lease is valid.
+    pub(crate) async fn hand_over(&mut self) {
+        self.release().await;
+        let taken = async {
+            loop {
+                sleep(self.period()).await;
+                let found = self.api.get_opt(NAME).await.ok().flatten();
+                let holder = found.and_then(|object| Record::of(&object).holder);
+                if holder.is_some_and(|holder| holder != self.me) {
+                    return;
+                }
+            }
+        };
+        // If no other replica took it, this one takes it again.
+        let _ = timeout(self.duration(), taken).await;
+    }
+
     /// Reads first: a renewal may have been given up for this and take effect all the same, before or after the read.
     async fn give_back(&self) -> kube::Result<()> {
         for _ in 0..GIVING_BACK_TRIES {

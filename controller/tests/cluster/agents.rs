@@ -116,7 +116,7 @@ impl FakeAgent {
         let identity = Identity::generate().unwrap();
         let state = Arc::new(AgentState::default());
         *state.summary.lock().unwrap() =
-            Summary { node: node.to_owned(), controller_rules: Some(String::new()), ..Summary::default() };
+            Summary { node: node.to_owned(), ready: true, controller_rules: Some(String::new()), ..Summary::default() };
         let mut agent = Self { port, listener, identity, trusted: trusted.clone(), state, task: None };
         agent.thaw();
         agent

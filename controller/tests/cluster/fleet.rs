@@ -21,6 +21,7 @@ const UNCHANGED: &str = r#"oke_node_controller_agent_requests_total{result="unch
 async fn scene(nodes: u32) -> (Scene, TrustedControllers) {
     let mut scene = Scene::with(nodes, 2, OciSettings::default()).await;
     scene.environment.insert("AGENT_POLL_SECONDS".to_owned(), "10".to_owned());
+    scene.environment.insert("AGENT_SILENT_SECONDS".to_owned(), "30".to_owned());
     // Only what these tests are about is written.
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let trusted = TrustedControllers::follow(scene.client.clone());

@@ -8,10 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube_harness::wait_until;
+use sandbox::OciSettings;
 use serde_json::json;
 
 use crate::process::Controller;
@@ -89,6 +91,51 @@ async fn a_stopped_leader_releases_the_lease() {
     let told = Instant::now();
     wait_until("the second leads", async || two.leads()).await;
     println!("after {:?}, and not after the 300 s that the lease was good for", told.elapsed());
+}
+
+/// The Pod of a replica, which is ready.
+async fn make_replica(scene: &Scene, name: &str, node: &str) {
+    let pods: Api<Pod> = Api::namespaced(scene.client.clone(), "oke-node-manager");
+    let pod = json!({
+        "metadata": { "name": name, "labels": { "app.kubernetes.io/name": "oke-node-controller" } },
+        "spec": { "nodeName": node, "serviceAccountName": "oke-node-agent", "automountServiceAccountToken": false,
+            "containers": [{ "name": "controller", "image": "controller" }] },
+    });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    pods.patch_status(name, &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
+}
+
+/// What the kubelet reports, or the API server once it stopped.
+pub(crate) async fn set_kubelet(scene: &Scene, node: &str, status: &str) {
+    let condition = json!({ "type": "Ready", "status": status, "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status.", "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+    let nodes: Api<Node> = Api::all(scene.client.clone());
+    nodes.patch_status(node, &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn leader_on_a_node_without_kubelet_hands_the_lease_over() {
+    let mut scene = Scene::with(2, 2, OciSettings::default()).await;
+    lease_of(&mut scene, 300);
+    for (name, node) in [("one", "node-0"), ("two", "node-1")] {
+        make_replica(&scene, name, node).await;
+        set_kubelet(&scene, node, "True").await;
+    }
+    let mut one = leading(&scene, "one").await;
+    let two = scene.controller("two");
+    wait_until("the second stands by", async || two.get("/readyz").is_some()).await;
+    set_kubelet(&scene, "node-0", "Unknown").await;
+    wait_until("the second leads", async || two.leads()).await;
+    // Nothing would start it again.
+    wait_until("the first stands by", async || one.get("/readyz").is_some_and(|(_, body)| body.contains("standby")))
+        .await;
+    assert_eq!((one.ended(), spec(&scene).await.holder_identity.as_deref()), (None, Some("two")));
+    assert!(one.log().contains(r#""event":"lease.handed_over""#), "{}", one.log());
+    set_kubelet(&scene, "node-0", "True").await;
+    set_kubelet(&scene, "node-1", "Unknown").await;
+    wait_until("the first leads again", async || one.leads()).await;
 }
 
 /// A proxy to the API server: it passes everything on until it is cut, and then nothing, on old or new connections.

@@ -6,7 +6,7 @@ use vcn::words;
 use crate::collector::{Signal, Unit};
 use crate::report::Verdict;
 use crate::rules::Severity;
-use crate::summary::Summary;
+use crate::summary::{Check, Summary};
 
 /// Judged by the controller, and shown among the checks of the node's summary.
 pub const CLOUD_AGENT_PLUGINS: Signal = Signal {
@@ -19,6 +19,12 @@ pub const CLOUD_AGENT_PLUGINS: Signal = Signal {
 
 /// When that signal is healthy.
 pub const CLOUD_AGENT_PLUGINS_HEALTHY: &str = "all run (warning, 4 of 4 readings; no rule changes it)";
+
+/// The subject of the controller's check of a VnicAttachment begins like this.
+pub const VNIC_ATTACHMENT: &str = "VnicAttachment ";
+
+/// The controller's check of a node whose kubelet is not ready.
+pub const NODE_NOT_READY: &str = "NodeNotReady";
 
 /// All nodes at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,7 +49,7 @@ pub struct FleetNode {
     /// The OCID of its instance, from the Node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// What is known of it.
+    /// The worst of what is known of it.
     pub state: NodeState,
     /// Seconds since its agent last answered.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,6 +60,20 @@ pub struct FleetNode {
     /// The last answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
+    /// What the controller itself found: a kubelet that is not ready, VnicAttachments that are not, and requests of the node that
+    /// cannot be met.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Check>,
+}
+
+impl FleetNode {
+    /// All that is not healthy, the worst first.
+    pub fn checks(&self) -> Vec<&Check> {
+        let mut all: Vec<&Check> =
+            self.summary.iter().flat_map(|summary| &summary.checks).chain(&self.findings).collect();
+        all.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        all
+    }
 }
 
 /// A node with what its agent answers now.
@@ -77,7 +97,7 @@ pub enum NodeState {
     Critical,
     /// At least one problem.
     Warning,
-    /// Its agent does not answer, or has not answered yet.
+    /// Its agent does not answer, has not answered yet, or has just started.
     #[default]
     Unknown,
     /// No problem.
@@ -87,7 +107,13 @@ pub enum NodeState {
 impl NodeState {
     /// By an answer that is not too old.
     pub fn of(summary: &Summary) -> Self {
-        let problems = summary.checks.iter().filter(|check| check.verdict == Verdict::Problem);
+        let is_starting = if summary.ready { Self::Healthy } else { Self::Unknown };
+        Self::of_checks(&summary.checks).min(is_starting)
+    }
+
+    /// By problems alone.
+    pub fn of_checks(checks: &[Check]) -> Self {
+        let problems = checks.iter().filter(|check| check.verdict == Verdict::Problem);
         match problems.map(|check| check.severity).max() {
             Some(Severity::Critical) => Self::Critical,
             Some(Severity::Warning) => Self::Warning,

@@ -120,7 +120,8 @@ impl Track {
             }
         }
         // A healthy value is shown with the bound that would be passed first.
-        let bound = rules.first().map(|rule| rule.bound_text(signal.unit));
+        let nearest = rules.iter().min_by(|a, b| a.distance(number).total_cmp(&b.distance(number)));
+        let bound = nearest.map(|rule| rule.bound_text(signal.unit));
         let measured = |value: Value| SignalState { value: value.number, detail: value.detail, ..blank.clone() };
         match worst {
             Some((rule, breach)) => SignalState {
@@ -210,6 +211,23 @@ mod tests {
         assert_eq!(trial.reads(Ok(95.0)), (Verdict::Problem, Some(Severity::Critical), 2), "not a new problem");
         assert_eq!(trial.reads(Ok(1.0)), (Verdict::Problem, warning, 2), "2 of 3");
         assert_eq!(trial.reads(Ok(1.0)), (Verdict::Healthy, None, 5));
+    }
+
+    #[test]
+    fn healthy_value_is_shown_with_the_bound_that_is_passed_first() {
+        let rule = |name: &str, is: &str, bound| {
+            format!(r#"{{"name": "{name}", "signal": "pids", "is": "{is}", "bound": {bound}, "message": "M."}}"#)
+        };
+        for (rules, bound) in [
+            ([rule("pids-nearly-used-up", "above", 90), rule("pids-many", "above", 70)], "at most 70 %"),
+            ([rule("pids-nearly-used-up", "above", 70), rule("pids-many", "above", 90)], "at most 70 %"),
+            ([rule("pids-nearly-used-up", "below", 10), rule("pids-many", "below", 30)], "at least 30 %"),
+        ] {
+            let (mut trial, text) = (Trial::new(), format!(r#"{{"rules": [{}]}}"#, rules.join(",")));
+            trial.judge.adopt(Rules::read(&[RulesText { source: "test", text: &text }]));
+            trial.reads(Ok(50.0));
+            assert_eq!(trial.judge.states()[0].bound.as_deref(), Some(bound));
+        }
     }
 
     #[test]

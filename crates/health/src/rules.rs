@@ -268,6 +268,14 @@ impl Rule {
         }
     }
 
+    /// How far a value is from the bound; negative beyond it.
+    pub(crate) fn distance(&self, value: f64) -> f64 {
+        match self.comparison {
+            Comparison::Above => self.bound - value,
+            Comparison::Below => value - self.bound,
+        }
+    }
+
     /// The bound in words.
     pub fn bound_text(&self, unit: Unit) -> String {
         if unit == Unit::Yes {

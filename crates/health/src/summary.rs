@@ -247,7 +247,7 @@ impl Summary {
 }
 
 impl Check {
-    fn rank(&self) -> impl Ord + '_ {
+    pub(crate) fn rank(&self) -> impl Ord + '_ {
         (self.verdict, std::cmp::Reverse(self.severity), self.since_unix_millis, &self.name)
     }
 }

@@ -1,7 +1,7 @@
 //! `node`: everything about one node: why it is not ready, what else is wrong with the next step, its VNICs and sources.
 
 mod agent;
-mod finding;
+pub(crate) mod finding;
 
 use anyhow::{Context as _, bail};
 use health::fleet::{FleetNode, NodeDetails, NodeState};
@@ -94,31 +94,50 @@ impl NodeAnswer {
     /// With the leader's answer.
     pub(crate) fn of_view(view: NodeDetails, object: NodeObject, vnics: Vnics) -> Self {
         let Details { status, signals, error } = Details::of(view.details.as_ref());
-        let summary = view.node.summary.as_ref();
+        let NodeDetails { mut node, details, error: unanswered } = view;
+        let details_error = error.or(unanswered);
+        let summary = node.summary.as_ref();
         let waiting = finding::waiting(signals.as_ref(), summary);
-        let findings = match (status, signals) {
-            (None, None) => summary.map(finding::of_summary).unwrap_or_default(),
-            (status, signals) => finding::of_details(status.unwrap_or_default(), signals.unwrap_or_default(), summary),
+        let mut findings = match (status, signals) {
+            (None, None) => {
+                let is_too_old = node.state == NodeState::Unknown;
+                let known = summary.map(|summary| finding::of_summary(summary, is_too_old)).unwrap_or_default();
+                let silence = finding::of_silence(&node.name, details_error.as_deref().unwrap_or("it sent nothing"));
+                known.into_iter().chain([silence]).collect()
+            }
+            (status, signals) => {
+                let found = finding::of_details(status.unwrap_or_default(), signals.unwrap_or_default(), summary);
+                // It is newer than what the leader heard.
+                (node.age_seconds, node.error) = (Some(0), None);
+                found
+            }
         };
+        findings.extend(node.findings.iter().map(finding::of_check));
+        let findings = finding::distinct(findings);
+        node.state = finding::state(&findings);
         Self {
             source: Source::Leader,
             unreachable: None,
-            node: view.node,
+            node,
             findings,
             waiting,
             object,
             vnics,
-            details: view.details,
-            details_error: error.or(view.error),
+            details,
+            details_error,
         }
     }
 
     /// Without a leader: `why`.
-    pub(crate) fn of_api(node: FleetNode, why: String, object: NodeObject, vnics: Vnics) -> Self {
+    pub(crate) fn of_api(mut node: FleetNode, why: String, object: NodeObject, vnics: Vnics) -> Self {
+        let known = node.summary.iter().flat_map(|summary| finding::of_summary(summary, false));
+        let findings = finding::distinct(known.collect());
+        let vnics_state = if vnics.exit() == Exit::Fine { NodeState::Healthy } else { NodeState::Warning };
+        node.state = node.state.min(vnics_state);
         Self {
             source: Source::ApiServer,
             unreachable: Some(why),
-            findings: node.summary.as_ref().map(finding::of_summary).unwrap_or_default(),
+            findings,
             waiting: Vec::new(),
             node,
             object,
@@ -132,13 +151,16 @@ impl NodeAnswer {
 impl Answer for NodeAnswer {
     fn exit(&self) -> Exit {
         let is_fine = self.source == Source::Leader && self.node.state == NodeState::Healthy;
+        // VnicAttachments that cannot be read are no finding.
         if is_fine && self.vnics.exit() == Exit::Fine { Exit::Fine } else { Exit::Problem }
     }
 
     fn show(&self, page: &mut Page, style: Style) {
         if let Some(why) = &self.unreachable {
             page.line(format_args!("The controller is not reachable: {why}."));
-            page.line("This is what the API server has: conditions of the Node, and its VnicAttachments.");
+            page.line(
+                "This is what the API server has: conditions of the Node and its VnicAttachments, as last written.",
+            );
             page.line("");
         }
         let status = Details::of(self.details.as_ref()).status;
@@ -172,14 +194,13 @@ impl Answer for NodeAnswer {
 
 impl NodeAnswer {
     fn head(&self, page: &mut Page, status: Option<&AgentStatus>) {
-        let FleetNode { name, instance, state, age_seconds, error, summary } = &self.node;
+        let FleetNode { name, instance, state, age_seconds, summary, .. } = &self.node;
         page.field("node", name);
         page.field("state", state);
-        if let Some(seconds) = age_seconds {
-            page.field("answered", format_args!("{} ago", age(seconds)));
-        }
-        if let Some(error) = error.as_ref().or(self.details_error.as_ref()) {
-            page.field("agent's answer", format_args!("missing: {error}"));
+        match age_seconds {
+            Some(0) => page.field("answered", "now"),
+            Some(seconds) => page.field("answered", format_args!("{} ago", age(seconds))),
+            None => {}
         }
         if let Some(instance) = instance {
             page.field("instance", instance);
@@ -198,8 +219,19 @@ impl NodeAnswer {
             page.field("agent", format_args!("version {}{uptime}", summary.agent));
         }
         let what = if self.source == Source::Leader { "new pods can start" } else { "kubelet ready" };
-        // The summary is of the last poll.
-        let is_ready = status.and_then(|status| status.ready).unwrap_or(summary.ready);
-        page.field(what, if is_ready { "yes" } else { "no" });
+        // An answer of now, or one that is not too old.
+        let is_ready = match status {
+            Some(status) => status.ready,
+            None => Some(summary.ready).filter(|_| *state != NodeState::Unknown),
+        };
+        let is_blocked = self.findings.iter().any(|finding| finding.blocks_pods);
+        page.field(
+            what,
+            match is_ready {
+                _ if is_blocked => "no",
+                Some(true) => "yes",
+                _ => "not known",
+            },
+        );
     }
 }

@@ -10,6 +10,7 @@ use resident::logging::chain;
 use resident::page::{Page, age};
 use serde::Serialize;
 
+use crate::causes;
 use crate::cluster::Cluster;
 use crate::commands::vnics::{self, Vnics};
 use crate::leader;
@@ -118,7 +119,7 @@ impl Answer for Status {
     fn show(&self, page: &mut Page, style: Style) {
         if let Some(why) = &self.unreachable {
             page.line(format_args!("The controller is not reachable: {why}."));
-            page.line("This is what the API server has: conditions of Nodes, and VnicAttachments.");
+            page.line("This is what the API server has: conditions of Nodes and VnicAttachments, as last written.");
             page.line("");
         }
         let head = ["NODE", "STATE", "SINCE", "ANSWERED", "PROBLEMS", "SHAPE", "INSTANCE", "AGENT", "ERROR"];
@@ -149,8 +150,11 @@ fn rank(node: &FleetNode) -> impl Ord + '_ {
 
 /// Since when the node has a problem.
 fn began(node: &FleetNode) -> Option<u64> {
-    let checks = node.summary.iter().flat_map(|summary| &summary.checks);
-    checks.filter(|check| check.verdict == Verdict::Problem).map(|check| check.since_unix_millis).min()
+    node.checks()
+        .into_iter()
+        .filter(|check| check.verdict == Verdict::Problem)
+        .map(|check| check.since_unix_millis)
+        .min()
 }
 
 fn row(node: &FleetNode, style: Style, shown: usize) -> Vec<String> {
@@ -177,15 +181,13 @@ fn row(node: &FleetNode, style: Style, shown: usize) -> Vec<String> {
 
 /// Their names; the checks of a summary are sorted, the worst first.
 fn problems(node: &FleetNode, style: Style) -> String {
-    let Some(summary) = &node.summary else { return String::new() };
-    let names: Vec<&str> = summary
-        .checks
-        .iter()
-        .filter(|check| check.verdict == Verdict::Problem)
-        .map(|check| check.name.as_str())
-        .collect();
+    let checks = node.checks();
+    let problems = || checks.iter().filter(|check| check.verdict == Verdict::Problem);
+    let is_open = |name: &str| problems().any(|check| check.name == name);
+    let distinct = problems().filter(|check| !causes::repeats(&check.name, &check.message, is_open));
+    let names: Vec<&str> = distinct.map(|check| check.name.as_str()).collect();
     let named = if style.wide { names.len() } else { names.len().min(NAMED) };
-    let rest = names.len() - named + summary.left_out;
+    let rest = names.len() - named + node.summary.as_ref().map_or(0, |summary| summary.left_out);
     let more = if rest > 0 { format!(" +{rest}") } else { String::new() };
     format!("{}{more}", names.get(..named).unwrap_or(&names).join(","))
 }

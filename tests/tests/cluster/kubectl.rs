@@ -110,6 +110,7 @@ async fn without_leader_status_says_why_and_shows_the_api() {
         let answer = json_of(&output);
         let found = answer["unreachable"].as_str().unwrap();
         assert!(found.contains(why) && !found.contains("forbidden"), "{found}");
+        assert!(!found.contains("Status {"), "no data structure: {found}");
         assert_eq!((output.status.code(), answer["source"].as_str()), (Some(1), Some("apiServer")));
         answer
     };
@@ -134,6 +135,19 @@ async fn without_leader_status_says_why_and_shows_the_api() {
     server.create_account(&kube_harness::ServiceAccount::new(NAMESPACE, "default")).await.unwrap();
     server.apply_object(pod).await.unwrap();
     unreachable("port-forward to the leader's pod oke-node-manager/kubectl-leader").await;
+    let client = server.client(server.admin()).unwrap();
+    let stopped = |status: &str| {
+        json!({ "status": { "conditions": [{ "type": "Ready", "status": status, "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.", "lastTransitionTime": "2026-01-02T03:04:05Z" }] } })
+    };
+    let nodes: Api<Node> = Api::all(client);
+    nodes.patch_status(NODE, &PatchParams::default(), &Patch::Strategic(stopped("Unknown"))).await.unwrap();
+    let why =
+        format!("the leader's node {NODE} is not ready (NodeStatusUnknown: Kubelet stopped posting node status.)");
+    let answer = unreachable(&why).await;
+    let node = answer["nodes"].as_array().unwrap().iter().find(|node| node["name"] == NODE).unwrap();
+    assert!(node["summary"]["checks"].to_string().contains("NodeNotReady"), "{node}");
+    nodes.patch_status(NODE, &PatchParams::default(), &Patch::Strategic(stopped("True"))).await.unwrap();
     // Without rights nothing can be shown, and each refusal is named.
     let output = run(server, "kubectl-stranger", &["status"]);
     let error = text(&output.stderr);

@@ -11,7 +11,7 @@ use kube::core::Object;
 use serde::Deserialize;
 use vcn::Ocid;
 
-use crate::fleet::condition::{NodeCondition, StoredCondition};
+use crate::fleet::condition::{KubeletProblem, NodeCondition, StoredCondition};
 
 /// A Node as received: fields that are not named here are not even read.
 pub(crate) type NodeObject = Object<NodeSpec, NodeStatus>;
@@ -59,6 +59,8 @@ pub struct NodeView {
     pub allocatable_memory: Option<u64>,
     /// Our conditions that it has.
     pub conditions: Vec<NodeCondition>,
+    /// Why its kubelet is not ready, if it is not.
+    pub kubelet: Option<KubeletProblem>,
     /// The version that the API server gave it.
     pub version: Option<String>,
 }
@@ -94,6 +96,7 @@ impl NodeView {
             leaving: metadata.deletion_timestamp.is_some(),
             addresses: status.addresses.iter().filter_map(internal).collect(),
             allocatable_memory: memory(&status.allocatable),
+            kubelet: KubeletProblem::of(&status.conditions),
             conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
             version: metadata.resource_version,
         }
@@ -162,6 +165,11 @@ impl Nodes {
         self.nodes.get(self.names.get(instance)?).map(AsRef::as_ref)
     }
 
+    /// A Node by its name.
+    pub fn named(&self, name: &str) -> Option<&Arc<NodeView>> {
+        self.nodes.get(name)
+    }
+
     /// All of them, unordered.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<NodeView>> {
         self.nodes.values()
@@ -198,10 +206,10 @@ impl Nodes {
     }
 
     /// Our conditions of a Node were written. The watch delivers other changes of it.
-    pub fn set_conditions(&mut self, NodeView { name, conditions, version, .. }: NodeView) {
+    pub fn set_conditions(&mut self, NodeView { name, conditions, version, kubelet, .. }: NodeView) {
         if let Some(known) = self.nodes.get_mut(&name) {
             let known = Arc::make_mut(known);
-            (known.conditions, known.version) = (conditions, version);
+            (known.conditions, known.version, known.kubelet) = (conditions, version, kubelet);
         }
     }
 

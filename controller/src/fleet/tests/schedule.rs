@@ -12,24 +12,27 @@ use crate::fleet::agents::NoPeer;
 use crate::fleet::answer::Answer;
 use crate::fleet::census::FleetCensus;
 use crate::fleet::judge::AgentFacts;
-use crate::fleet::roster::Roster;
+use crate::fleet::roster::{PollLimits, Roster, TrackedNode};
 use crate::fleet::schedule::Lane;
 
-const INTERVAL: Duration = Duration::from_secs(240);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn peer(key: &[u8]) -> Peer {
     Peer { address: "10.0.0.1:9809".parse().unwrap(), key: Fingerprint::of(key) }
 }
 
+fn summary() -> Summary {
+    Summary { ready: true, ..Summary::default() }
+}
+
 fn changed() -> Result<Answer, String> {
-    Ok(Answer::Changed(Summary::default(), Some("\"1\"".to_owned())))
+    Ok(Answer::Changed(summary(), Some("\"1\"".to_owned())))
 }
 
 /// A roster with these nodes, and when it began.
 fn roster(nodes: usize) -> (Roster, Instant, Vec<Arc<str>>) {
     let now = Instant::now();
-    let mut roster = Roster::new(INTERVAL, now);
+    let mut roster = Roster::new(PollLimits::DEFAULT, now);
     let names: Vec<Arc<str>> = (0..nodes).map(|number| Arc::from(format!("n{number}"))).collect();
     names.iter().for_each(|name| roster.set_peer(name, Ok(peer(b"a")), now));
     (roster, now, names)
@@ -37,29 +40,57 @@ fn roster(nodes: usize) -> (Roster, Instant, Vec<Arc<str>>) {
 
 #[test]
 fn agents_are_asked_soon_and_then_spread_over_the_interval() {
-    let (mut roster, began, names) = roster(2400);
-    let mut asked = vec![0_usize; 3 * 240];
-    for (second, asked) in asked.iter_mut().enumerate() {
-        let now = began + SECOND * u32::try_from(second).unwrap();
-        while let Some(poll) = roster.take(Lane::Regular, now) {
-            assert_eq!(poll.etag.is_some(), roster.node(&poll.node, now).summary.is_some());
-            roster.answered(&poll.node, changed(), now, 0.5);
-            *asked += 1;
+    for (nodes, interval) in [(2, 30), (1200, 30), (2400, 60), (10_000, 240)] {
+        let (mut roster, began, names) = roster(nodes);
+        let mut asked = vec![0_usize; 3 * interval];
+        for (second, asked) in asked.iter_mut().enumerate() {
+            let now = began + SECOND * u32::try_from(second).unwrap();
+            while let Some(poll) = roster.take(Lane::Regular, now) {
+                assert_eq!(poll.etag.is_some(), roster.node(&poll.node, now).summary.is_some());
+                roster.answered(&poll.node, changed(), now, 0.5);
+                *asked += 1;
+            }
         }
+        assert!(asked[..=30].iter().sum::<usize>() >= names.len(), "the first time");
+        assert_eq!(asked[2 * interval..].iter().sum::<usize>(), names.len(), "once in an interval");
+        let most = asked[interval.max(31)..].iter().max().unwrap();
+        assert!(*most <= 2 + 2 * nodes / interval, "{nodes}: {most} in one second");
+        assert_eq!(roster.bound(), Duration::from_mins(5), "whatever the interval");
     }
-    assert!(asked[..=30].iter().sum::<usize>() >= names.len(), "the first time");
-    assert_eq!(asked[480..].iter().sum::<usize>(), names.len(), "once in an interval");
-    let most = asked[31..].iter().max().unwrap();
-    assert!(*most <= 30, "{most} in one second, and 10 on average");
-    let sweep = roster.last_sweep().unwrap().as_secs();
-    assert!((230..=241).contains(&sweep), "{sweep}");
+}
+
+#[test]
+fn setting_bounds_the_interval_and_silence_covers_it() {
+    let asked_within = |limits: PollLimits, nodes: usize| {
+        let now = Instant::now();
+        let mut roster = Roster::new(limits, now);
+        let names: Vec<Arc<str>> = (0..nodes).map(|number| Arc::from(format!("n{number}"))).collect();
+        names.iter().for_each(|name| roster.set_peer(name, Ok(peer(b"a")), now));
+        let late = now + SECOND * 30;
+        while let Some(poll) = roster.take(Lane::Regular, late) {
+            roster.answered(&poll.node, changed(), late, 0.5);
+        }
+        let mut due = Vec::new();
+        while let Some(next) = roster.next_due(Lane::Regular) {
+            due.push(next - late);
+            roster.take(Lane::Regular, next).unwrap();
+        }
+        due.last().unwrap().as_secs_f64().ceil()
+    };
+    let of = |interval: u64, silence: u64| PollLimits {
+        interval: Duration::from_secs(interval),
+        silence: Duration::from_secs(silence),
+    };
+    assert_eq!(asked_within(of(10, 300), 3000), 10.0);
+    assert_eq!(asked_within(of(3600, 300), 12_000), 240.0);
+    assert_eq!(asked_within(of(240, 60), 3000), 48.0);
 }
 
 #[test]
 fn roster_keeps_a_problem_across_a_restart_until_another_boot() {
     let (mut roster, now, names) = roster(1);
     let mut state = |started: u64, boot: &str, checks: serde_json::Value, not_measured: &[&str]| {
-        let summary = serde_json::json!({ "version": 1, "bootId": boot, "startedUnixMillis": started, "checks": checks,
+        let summary = serde_json::json!({ "version": 1, "ready": true, "bootId": boot, "startedUnixMillis": started, "checks": checks,
             "notMeasured": not_measured });
         let answer = Answer::Changed(serde_json::from_value(summary).unwrap(), None);
         roster.answered(&names[0], Ok(answer), now, 0.5);
@@ -93,13 +124,13 @@ fn failing_agent_is_retried_with_backoff_without_delaying_other_agents() {
         now = due;
         roster.take(Lane::Retry, now).unwrap();
     }
-    assert_eq!(waits, [5, 10, 20, 40, 80, 160, 240, 240]);
+    assert_eq!(waits, [5, 10, 20, 30, 30, 30, 30, 30]);
     assert_eq!(roster.node(name, now).error.as_deref(), Some("connection refused"));
     roster.answered(name, changed(), now, 1.0);
     assert_eq!((roster.next_due(Lane::Retry), roster.node(name, now).error), (None, None));
-    assert!(!roster.is_in_sample(name, now), "retries are no sample");
+    assert!(!roster.is_in_sample(name, now + SECOND * 100), "retries are no sample");
     let due = roster.next_due(Lane::Regular).unwrap();
-    assert!(due > now && due <= now + INTERVAL);
+    assert!(due > now && due <= now + SECOND * 30);
 }
 
 #[test]
@@ -112,7 +143,7 @@ fn silent_agent_becomes_unknown_after_five_minutes_and_keeps_summary() {
     assert_eq!(roster.facts(name, began + SECOND * 301), silent, "it never answered");
     roster.take(Lane::Regular, began + SECOND * 30).unwrap();
     roster.answered(name, changed(), began, 0.5);
-    let summary = Summary::default();
+    let summary = summary();
     assert_eq!(roster.facts(name, began), AgentFacts::Answered { summary: &summary, is_failing: false });
     roster.set_peer(name, Err(NoPeer::NoPod), began + SECOND);
     let later = began + SECOND * 300;
@@ -157,7 +188,8 @@ fn replaced_agent_is_asked_soon() {
 fn deleted_node_is_forgotten() {
     let (mut roster, began, names) = roster(2);
     roster.set_peer(&names[0], Err(NoPeer::NoPod), began);
-    roster.track([("n1", Some(4096)), ("virtual", None)].into_iter(), began);
+    let tracked = |name, allocatable_memory| TrackedNode { name, allocatable_memory, ..TrackedNode::default() };
+    roster.track([tracked("n1", Some(4096)), tracked("virtual", None)].into_iter(), began);
     let poll = roster.take(Lane::Regular, began + SECOND * 30).unwrap();
     assert_eq!((&*poll.node, poll.allocatable_memory), ("n1", Some(4096)));
     assert_eq!(roster.count(), 2);

@@ -1,7 +1,9 @@
-//! What is wrong with a node: the agent's conditions and the signals that are not healthy, each with its next step.
+//! What is wrong with a node: the agent's conditions, the signals that are not healthy, what the controller found, and
+//! VnicAttachments that are not ready, each cause once and with its next step.
 
-use health::fleet::CLOUD_AGENT_PLUGINS;
-use health::reason::Reason;
+use api::{AttachmentReason, Reason as _};
+use health::fleet::{CLOUD_AGENT_PLUGINS, NodeState, VNIC_ATTACHMENT};
+use health::reason::Reason as AgentReason;
 use health::report::NotMeasured;
 use health::rules::Severity;
 use health::summary::{Check, Summary};
@@ -10,7 +12,8 @@ use resident::page::Page;
 use serde::Serialize;
 
 use super::agent::{AgentCondition, AgentStatus};
-use crate::catalog;
+use crate::catalog::{self, AGENT_SILENT};
+use crate::causes;
 use crate::run::Style;
 use crate::table::since;
 
@@ -60,14 +63,14 @@ pub(super) fn of_details(status: AgentStatus, report: Report, summary: Option<&S
         Verdict::Healthy | Verdict::NotApplicable => false,
     };
     let signals: Vec<Finding> = report.signals.into_iter().filter(is_open).map(of_signal).collect();
-    sorted(conditions.chain(signals).chain(of_leader).collect())
+    conditions.chain(signals).chain(of_leader).collect()
 }
 
 /// Whether the leader alone reports a check: what it found itself, and the problems of an agent that was restarted and has not
 /// measured them since.
 fn is_of_leader(check: &Check, status: &AgentStatus, report: &Report) -> bool {
     let is_unknown = |state: &SignalState| state.signal != check.name || state.verdict == Verdict::Unknown;
-    let is_starting = || status.conditions.iter().any(|condition| condition.reason == Reason::Starting.as_str());
+    let is_starting = || status.conditions.iter().any(|condition| condition.reason == AgentReason::Starting.as_str());
     let is_signal = || collectors::signal(&check.name).is_some();
     check.name == CLOUD_AGENT_PLUGINS.name
         || check.not_measured.is_some() && report.signals.iter().all(is_unknown) && (is_signal() || is_starting())
@@ -85,24 +88,65 @@ pub(super) fn waiting(report: Option<&Report>, summary: Option<&Summary>) -> Vec
     waiting.chain(missing).cloned().collect()
 }
 
-/// Those of a summary, which has no values.
-pub(super) fn of_summary(summary: &Summary) -> Vec<Finding> {
-    sorted(summary.checks.iter().map(of_check).collect())
+/// Those of a summary, which has no values. A summary that is too old says nothing about now.
+pub(super) fn of_summary(summary: &Summary, is_too_old: bool) -> Vec<Finding> {
+    let of_before = |check: &Check| {
+        let message = format!("In the last answer: {}", check.message);
+        Finding { verdict: Verdict::Unknown, blocks_pods: false, message, ..of_check(check) }
+    };
+    summary.checks.iter().map(|check| if is_too_old { of_before(check) } else { of_check(check) }).collect()
 }
 
-fn of_check(check: &Check) -> Finding {
+/// The agent of a node does not answer: `error` says why.
+pub(super) fn of_silence(node: &str, error: &str) -> Finding {
+    Finding {
+        name: AGENT_SILENT.to_owned(),
+        subject: None,
+        verdict: Verdict::Unknown,
+        severity: Severity::Warning,
+        blocks_pods: false,
+        message: format!("The agent does not answer: {error}"),
+        measured: None,
+        not_measured: None,
+        healthy: None,
+        since_unix_millis: None,
+        next_step: next_step(AGENT_SILENT, Verdict::Unknown).map(|step| step.replace(" NODE ", &format!(" {node} "))),
+    }
+}
+
+/// The node in a word: the worst of its findings.
+pub(super) fn state(findings: &[Finding]) -> NodeState {
+    let problems = findings.iter().filter(|it| it.verdict == Verdict::Problem);
+    let is_unknown = |it: &Finding| it.name == AGENT_SILENT || it.name == AgentReason::Starting.as_str();
+    match problems.map(|it| it.severity).max() {
+        Some(Severity::Critical) => NodeState::Critical,
+        Some(Severity::Warning) => NodeState::Warning,
+        None if findings.iter().any(is_unknown) => NodeState::Unknown,
+        None => NodeState::Healthy,
+    }
+}
+
+pub(super) fn of_check(check: &Check) -> Finding {
     Finding {
         name: check.name.clone(),
         subject: check.subject.clone(),
         verdict: check.verdict,
         severity: check.severity,
-        blocks_pods: false,
+        blocks_pods: check.verdict == Verdict::Problem
+            && check.severity == Severity::Critical
+            && (causes::stops_pods(&check.name) || AgentReason::from_word(&check.name).is_some())
+            && !loses_traffic(&check.name),
         message: check.message.clone(),
         measured: None,
         not_measured: check.not_measured.clone(),
         healthy: None,
         since_unix_millis: Some(check.since_unix_millis),
-        next_step: next_step(&check.name, check.verdict),
+        next_step: match check.subject.as_deref() {
+            Some(subject) if subject.starts_with(VNIC_ATTACHMENT) => {
+                AttachmentReason::from_word(&check.name).map(|reason| reason.to_do().to_owned())
+            }
+            _ => next_step(&check.name, check.verdict),
+        },
     }
 }
 
@@ -144,13 +188,15 @@ fn one(page: &mut Page, number: usize, finding: &Finding, style: Style) {
 }
 
 fn of_condition(condition: AgentCondition) -> Finding {
-    let blocks_pods = condition.severity == "blocking";
+    let is_known = condition.reason != AgentReason::Starting.as_str();
+    let blocks_pods = condition.severity == "blocking" && is_known;
+    let is_critical = blocks_pods || loses_traffic(&condition.reason);
     Finding {
         next_step: next_step(&condition.reason, Verdict::Problem),
         name: condition.reason,
         subject: condition.subject,
-        verdict: Verdict::Problem,
-        severity: if blocks_pods { Severity::Critical } else { Severity::Warning },
+        verdict: if is_known { Verdict::Problem } else { Verdict::Unknown },
+        severity: if is_critical { Severity::Critical } else { Severity::Warning },
         blocks_pods,
         message: condition.message,
         measured: None,
@@ -169,11 +215,11 @@ fn of_signal(state: SignalState) -> Finding {
     };
     Finding {
         next_step: next_step(&state.signal, state.verdict),
+        blocks_pods: state.verdict == Verdict::Problem && causes::stops_pods(&state.signal),
         name: state.signal,
         subject: None,
         verdict: state.verdict,
         severity: state.severity.unwrap_or_default(),
-        blocks_pods: false,
         message: state.message.unwrap_or_default(),
         measured: Some(measured).filter(|text| !text.is_empty()),
         not_measured: state.not_measured,
@@ -182,11 +228,26 @@ fn of_signal(state: SignalState) -> Finding {
     }
 }
 
-/// Blocking ones first; of equal ones, the oldest, which may have caused the others.
-fn sorted(mut findings: Vec<Finding>) -> Vec<Finding> {
+/// Each cause once, with the worst severity that was found. Blocking ones first; of equal ones, the oldest, which may have caused
+/// the others.
+pub(super) fn distinct(mut findings: Vec<Finding>) -> Vec<Finding> {
     use std::cmp::Reverse;
-    findings.sort_by_key(|it| (Reverse(it.blocks_pods), it.verdict, Reverse(it.severity), it.since_unix_millis));
+    let all = findings.clone();
+    let open = |name: &str| all.iter().find(|it| it.name == name && it.verdict == Verdict::Problem);
+    findings.retain(|it| !causes::repeats(&it.name, &it.message, |name| open(name).is_some()));
+    for finding in &mut findings {
+        let repeated = all.iter().filter(|it| it.verdict == Verdict::Problem);
+        let repeated = repeated.filter(|it| causes::repeats(&it.name, &it.message, |name| name == finding.name));
+        finding.severity = repeated.map(|it| it.severity).fold(finding.severity, Severity::max);
+    }
+    // What keeps everything else from being known is first.
+    let rank = |it: &Finding| (Reverse(it.blocks_pods), it.verdict, it.name != AGENT_SILENT);
+    findings.sort_by_key(|it| (rank(it), Reverse(it.severity), it.since_unix_millis));
     findings
+}
+
+fn loses_traffic(reason: &str) -> bool {
+    AgentReason::from_word(reason).is_some_and(AgentReason::loses_traffic)
 }
 
 fn next_step(name: &str, verdict: Verdict) -> Option<String> {

@@ -1,0 +1,141 @@
+//! Whether another replica should lead. On a node whose kubelet or runtime is down, no one reaches the fleet view, because a
+//! forwarded port goes through both, and nothing starts the leader again when it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use tokio::time::sleep;
+
+use crate::cluster::request::send;
+use crate::cluster::store::{NodeView, Store};
+use crate::fleet::keys::LABEL;
+
+/// Between two checks, which send no request while the own node is fine.
+const ROUND: Duration = Duration::from_secs(5);
+
+/// Watches the leader's own node.
+pub(crate) struct HandOver {
+    pods: Api<Pod>,
+    store: Arc<Store>,
+    /// The name of this process: the Pod's, in a cluster.
+    identity: String,
+}
+
+/// A replica of the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Replica {
+    pod: String,
+    node: String,
+    is_ready: bool,
+}
+
+impl HandOver {
+    /// Of the leader with this name.
+    pub(crate) fn new(client: &Client, namespace: &str, store: Arc<Store>, identity: String) -> Self {
+        Self { pods: Api::namespaced(client.clone(), namespace), store, identity }
+    }
+
+    /// Waits until another replica should lead. All Nodes must be known.
+    pub(crate) async fn wait(self) {
+        let mut own_node: Option<String> = None;
+        loop {
+            sleep(ROUND).await;
+            // Without a Node whose kubelet is down, the own one need not even be known.
+            let is_needed = match &own_node {
+                Some(node) => self.is_down(node),
+                None => self.store.nodes().iter().any(|node| is_unreachable(node)),
+            };
+            if !is_needed {
+                continue;
+            }
+            // A list that fails is sent again.
+            let Ok(replicas) = self.replicas().await else { continue };
+            let Some(own) = replicas.iter().find(|replica| replica.pod == self.identity) else {
+                // It runs outside the cluster.
+                return std::future::pending().await;
+            };
+            own_node = Some(own.node.clone());
+            if let Some(successor) = successor(&replicas, &self.identity, |node| self.is_down(node)) {
+                let (node, other) = (&own.node, &successor.pod);
+                tracing::warn!(
+                    event = "lease.handed_over",
+                    node,
+                    to = other,
+                    "the kubelet of this replica's node is not ready"
+                );
+                return;
+            }
+        }
+    }
+
+    fn is_down(&self, node: &str) -> bool {
+        self.store.nodes().named(node).is_some_and(|node| is_unreachable(node))
+    }
+
+    async fn replicas(&self) -> anyhow::Result<Vec<Replica>> {
+        let pods = send(self.pods.list(&ListParams::default().labels(LABEL))).await?;
+        Ok(pods.items.iter().map(Replica::of).collect())
+    }
+}
+
+/// Whether no port of a pod on the node can be forwarded. A node without a pod network is not ready either, and reachable.
+fn is_unreachable(node: &NodeView) -> bool {
+    node.kubelet.as_ref().is_some_and(|kubelet| !kubelet.is_of_pod_network())
+}
+
+impl Replica {
+    fn of(pod: &Pod) -> Self {
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let is_ready = conditions.filter(|one| one.type_ == "Ready").any(|one| one.status == "True");
+        Self {
+            pod: pod.name_any(),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            is_ready: is_ready && pod.metadata.deletion_timestamp.is_none(),
+        }
+    }
+}
+
+/// The replica that should lead instead of `own`: `None` while the own node is fine, or no other replica can be reached either.
+fn successor<'a>(replicas: &'a [Replica], own: &str, is_down: impl Fn(&str) -> bool) -> Option<&'a Replica> {
+    let here = replicas.iter().find(|replica| replica.pod == own)?;
+    if !is_down(&here.node) {
+        return None;
+    }
+    replicas.iter().find(|other| other.pod != own && other.is_ready && !is_down(&other.node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::condition::KubeletProblem;
+
+    #[test]
+    fn node_without_pod_network_is_reachable() {
+        let node = |message: &str| NodeView {
+            kubelet: Some(KubeletProblem {
+                reason: "KubeletNotReady".to_owned(),
+                message: message.to_owned(),
+                since: None,
+            }),
+            ..NodeView::default()
+        };
+        let no_network = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady";
+        assert!(is_unreachable(&node("container runtime is down")) && !is_unreachable(&node(no_network)));
+        assert!(!is_unreachable(&NodeView::default()));
+    }
+
+    #[test]
+    fn ready_replica_on_a_sound_node_leads_instead() {
+        let replica = |pod: &str, is_ready| Replica { pod: pod.to_owned(), node: format!("node-{pod}"), is_ready };
+        let replicas = [replica("a", false), replica("b", true), replica("c", false)];
+        let to = |own: &str, down: &[&str]| successor(&replicas, own, |node| down.contains(&node)).map(|it| &*it.pod);
+        assert_eq!(to("a", &["node-a"]), Some("b"));
+        assert_eq!(to("a", &["node-c"]), None, "the own node is fine");
+        assert_eq!(to("a", &["node-a", "node-b"]), None, "the other one cannot be reached either");
+        assert_eq!(to("b", &["node-b"]), None, "no other replica is ready");
+        assert_eq!(to("x", &["node-a"]), None, "not one of these Pods");
+    }
+}
