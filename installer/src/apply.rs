@@ -109,8 +109,8 @@ impl Applier<'_> {
         };
         check()?;
         let was_written = self.record.configurations.get(name).is_some_and(|known| known.wanted.is_some());
-        if !was_written && found.is_some_and(|found| !found.is_damaged() && !found.lists(&OURS)) {
-            // It is another program's.
+        if !was_written && found.is_some_and(|found| !found.lists(&OURS)) {
+            // It is another program's, unless it is damaged.
             Backup::make(target, name, &self.settings.data_dir)?;
         }
         let known = self.record.configurations.entry(name.to_owned()).or_default();
