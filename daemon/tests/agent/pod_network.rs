@@ -190,6 +190,49 @@ fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     node.wait_ready(&agent);
     assert_eq!(configurations(&node), ["10-flannel.conflist"]);
+    // The runtime would use a file whose plugins make no interface.
+    let istio = write_istio(&node);
+    node.wait_conditions(&agent, &["RuntimeConfigurationMissing"]);
+    let (code, said) = node.get("/readyz");
+    assert!(code == 503 && said.contains("the runtime uses 01-istio.conflist") && said.contains("istio-cni"), "{said}");
+    fs::remove_file(istio).unwrap();
+    node.wait_ready(&agent);
+}
+
+/// A configuration of istio-cni alone, which sorts first.
+fn write_istio(node: &Node) -> std::path::PathBuf {
+    let path = node.path("net.d/01-istio.conflist");
+    fs::write(node.path("bin/istio-cni"), "").unwrap();
+    fs::write(&path, r#"{"name":"x","cniVersion":"0.3.1","plugins":[{"type":"istio-cni"}]}"#).unwrap();
+    path
+}
+
+#[test]
+fn configuration_without_an_interface_before_own_blocks() {
+    let (node, agent) = Node::with_pods().with_agent(&[]);
+    let istio = write_istio(&node);
+    node.wait_conditions(&agent, &["RuntimeConfigurationPreceded"]);
+    let (code, said) = node.get("/readyz");
+    assert!(code == 503 && said.contains("its plugins make no interface: pods get no network"), "{said}");
+    fs::remove_file(istio).unwrap();
+    node.wait_ready(&agent);
+    assert_eq!(node.conditions(), Vec::<String>::new());
+}
+
+#[test]
+fn invalid_file_in_the_folder_of_our_network_blocks_until_corrected() {
+    let node = Node::with_pods();
+    let agent = node.ready_agent(&RARELY);
+    let (folder, plugin) = (node.path("net.d/vcn-native"), fs::read(node.path("source/vcn-native")).unwrap());
+    sandbox::write_program(&node.path("bin/istio-cni"), &plugin).unwrap();
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("10-a.conf"), r#"{"type":"istio-cni","capabilities":["mac"]}"#).unwrap();
+    node.wait_conditions(&agent, &["RuntimeConfigurationBlocked"]);
+    let (code, said) = node.get("/readyz");
+    assert!(code == 503 && said.contains("vcn-native/10-a.conf: capabilities is"), "{said}");
+    fs::write(folder.join("10-a.conf"), r#"{"type":"istio-cni"}"#).unwrap();
+    node.wait_ready(&agent);
+    assert_eq!(node.conditions(), Vec::<String>::new());
 }
 
 #[test]

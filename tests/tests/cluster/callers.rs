@@ -75,8 +75,12 @@ impl World {
         fs::write(self.folder.path().join("net.d/10-test.conflist"), list.to_string()).unwrap();
     }
 
-    /// cnitool keeps its cache in /var/lib/cni, and no flag moves it: it gets a /var/lib of its own.
     fn cnitool(&self, verb: &str) -> Output {
+        self.cnitool_with(verb, "")
+    }
+
+    /// With more in CNI_ARGS. cnitool keeps its cache in /var/lib/cni, and no flag moves it: it gets a /var/lib of its own.
+    fn cnitool_with(&self, verb: &str, args: &str) -> Output {
         let (own, pod) = (self.folder.path().display(), path_of(&self.pod).display().to_string());
         let tool = tools().join("cnitool").display().to_string();
         let command = format!("mount --bind {own}/lib /var/lib; exec {tool} {verb} test {pod}");
@@ -88,7 +92,7 @@ impl World {
                     "CNI_PATH",
                     format!("{}:{REFERENCE}:{}", bin_dir().display(), multus().parent().unwrap().display()),
                 )
-                .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web")
+                .env("CNI_ARGS", format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web{args}"))
                 .env("CAP_ARGS", capabilities())
                 .env(attachment::STATE_DIR_VARIABLE, self.folder.path().join("state"))
                 .output()
@@ -119,6 +123,19 @@ fn capabilities() -> String {
 
 fn list(version: &str, plugins: &[Value]) -> Value {
     json!({ "cniVersion": version, "name": "test", "plugins": plugins })
+}
+
+#[test]
+fn requested_mac_is_set_by_tuning_or_refused() {
+    let (tuning, mac) = (json!({ "type": "tuning" }), ";MAC=02:00:00:00:00:99");
+    let world = World::new(&list("1.0.0", &[json!({ "type": "vcn-native" }), tuning.clone()]));
+    let refused = String::from_utf8(world.cnitool_with("add", mac).stderr).unwrap();
+    assert!(refused.contains("MAC of CNI_ARGS is") && refused.contains("02:00:00:00:00:99"), "{refused}");
+    world.configure(&list("1.0.0", &[json!({ "type": "vcn-native", "tuning": true }), tuning]));
+    text(world.cnitool_with("add", mac));
+    assert!(sh(&world.pod, "ip link show eth0").contains("link/ether 02:00:00:00:00:99"));
+    text(world.cnitool_with("check", mac));
+    text(world.cnitool_with("del", mac));
 }
 
 #[test]

@@ -9,14 +9,17 @@ fn snapshot_differs_after_any_change_of_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let (file, other) = (directory.path().join("file"), directory.path().join("other"));
     fs::write(&file, "one").unwrap();
+    fs::create_dir(directory.path().join("folder")).unwrap();
+    fs::write(directory.path().join("folder/10-a.conf"), "one").unwrap();
     let look = || Snapshot::default().with(directory.path()).with(&other);
     let mut before = look();
     assert_eq!(look(), before);
-    let changes: [(&str, &dyn Fn()); 5] = [
+    let changes: [(&str, &dyn Fn()); 6] = [
         ("other content of the same length", &|| fs::write(&file, "two").unwrap()),
         ("another mode", &|| fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap()),
         ("a copy in its place", &|| _ = (fs::copy(&file, &other).unwrap(), fs::rename(&other, &file).unwrap())),
         ("a link that leads elsewhere", &|| symlink(&file, &other).unwrap()),
+        ("other content in a folder", &|| fs::write(directory.path().join("folder/10-a.conf"), "two").unwrap()),
         ("a file less", &|| fs::remove_file(&file).unwrap()),
     ];
     for (what, change) in changes {
