@@ -18,6 +18,9 @@ pub enum RequestError {
     /// The API server refused, or was not reached.
     #[error("the API server refused the request")]
     Refused(#[from] Box<kube::Error>),
+    /// It was carried out, and the object in the answer is one of a later version.
+    #[error("the API server's answer is unreadable: {0}")]
+    Unreadable(String),
     /// No answer in time.
     #[error("no answer from the API server within {DEADLINE:?}")]
     TimedOut,
@@ -31,7 +34,7 @@ impl RequestError {
                 kube::Error::Api(status) => Some(status.code),
                 _ => None,
             },
-            Self::TimedOut => None,
+            Self::Unreadable(_) | Self::TimedOut => None,
         }
     }
 

@@ -12,9 +12,9 @@ use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use api::{VnicAttachment, VnicProfile};
+use api::{Received, VnicAttachment, VnicProfile};
 use futures::StreamExt;
-use kube::core::{ApiResource, DeserializeGuard};
+use kube::core::ApiResource;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -110,8 +110,7 @@ impl Store {
 /// Follows the VnicAttachments; never returns. Calls `touched` with each instance that may need a reconcile, and `read` once
 /// all are known.
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
-    // An object of a later version may not be readable, and must not hide the others.
-    let api = Api::<DeserializeGuard<VnicAttachment>>::all;
+    let api = Api::<Received<VnicAttachment>>::all;
     let watched =
         WatchedKind { client, api, page: PAGE, labels: None, what: "VnicAttachments", watches: &store.watches };
     follow(watched, read, readable, |news| {
@@ -141,10 +140,10 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
 /// changed in a kept field.
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-    let api = |client| Api::<NodeObject>::all_with(client, &resource);
+    let api = |client| Api::<Received<NodeObject>>::all_with(client, &resource);
     let watched =
         WatchedKind { client, api, page: PAGE_OF_NODES, labels: None, what: "Nodes", watches: &store.watches };
-    follow(watched, read, NodeView::of, |news| {
+    follow(watched, read, NodeView::received, |news| {
         let mut all = store.nodes_mut();
         let before = all.changes();
         let instances = match news {
@@ -164,7 +163,7 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
 
 /// Follows the VnicProfiles; never returns.
 pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
-    let api = Api::<DeserializeGuard<VnicProfile>>::all;
+    let api = Api::<Received<VnicProfile>>::all;
     let watched = WatchedKind { client, api, page: PAGE, labels: None, what: "VnicProfiles", watches: &store.watches };
     follow(
         watched,
@@ -257,7 +256,7 @@ pub(crate) async fn follow<K, V>(
 }
 
 /// An object, or the name of one that cannot be read.
-pub(crate) fn readable(object: DeserializeGuard<VnicAttachment>) -> Result<VnicAttachment, String> {
+pub(crate) fn readable(object: Received<VnicAttachment>) -> Result<VnicAttachment, String> {
     match object.0 {
         Ok(mut object) => {
             compact(&mut object);

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use api::AGENT_CHANNEL_ANNOTATION;
+use api::{AGENT_CHANNEL_ANNOTATION, Received};
 use channel::{Announcement, Peer};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -70,6 +70,15 @@ pub(crate) struct AgentPods {
 }
 
 impl AgentPod {
+    /// The kept part of a Pod. One that cannot be read belongs to no node.
+    fn received(object: Received<PodObject>) -> Self {
+        Self::of(object.0.unwrap_or_else(|unreadable| {
+            let name = unreadable.metadata.name.as_deref();
+            tracing::warn!(event = "agent.pod_unreadable", name, error = unreadable.error, "it is not asked");
+            PodObject { types: None, metadata: unreadable.metadata, spec: PodSpec::default(), status: None }
+        }))
+    }
+
     /// The kept part of a Pod.
     pub(crate) fn of(object: PodObject) -> Self {
         let metadata = object.metadata;
@@ -142,10 +151,10 @@ pub(crate) async fn follow_agents(
     read: watch::Sender<bool>,
     changed: impl Fn(Vec<(Arc<str>, Result<Peer, NoPeer>)>),
 ) {
-    let api = |client| Api::<PodObject>::namespaced_with(client, namespace, &ApiResource::erase::<Pod>(&()));
+    let api = |client| Api::<Received<PodObject>>::namespaced_with(client, namespace, &ApiResource::erase::<Pod>(&()));
     let watched = WatchedKind { client, api, page: PAGE, labels: Some(LABEL), what: "Pods", watches };
     let mut pods = AgentPods::default();
-    follow(watched, read, AgentPod::of, |news| {
+    follow(watched, read, AgentPod::received, |news| {
         let nodes = pods.apply(news);
         changed(nodes.into_iter().map(|node| (Arc::from(node.as_str()), pods.peer(&node))).collect());
     })
@@ -171,6 +180,26 @@ mod tests {
 
     fn annotation(port: u16) -> String {
         json!({ "port": port, "key": Fingerprint::of(b"a"), "later": true }).to_string()
+    }
+
+    #[test]
+    fn hostile_metadata_of_a_pod_spoils_only_itself() {
+        let object = |metadata: Value| {
+            let object = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": { "nodeName": "a" },
+                "status": { "podIP": "10.0.0.7" } });
+            AgentPod::received(serde_json::from_value(object).unwrap())
+        };
+        let annotations = json!({ AGENT_CHANNEL_ANNOTATION: annotation(1) });
+        // An agent may write its Pod's metadata, and the API server takes times that our type does not.
+        let writers = json!([{ "manager": "rogue", "time": "9999-12-31T23:59:59Z" }]);
+        let pod = object(json!({ "name": "p", "annotations": annotations, "managedFields": writers }));
+        assert_eq!((pod.node.as_str(), pod.peer.is_ok()), ("a", true));
+        for channel in ["[".repeat(100_000), "9".repeat(100_000), r#"{"port":1e300,"key":"sha256:"}"#.to_owned()] {
+            let pod = object(json!({ "name": "p", "annotations": { AGENT_CHANNEL_ANNOTATION: channel } }));
+            assert_eq!(pod.peer, Err(NoPeer::InvalidKey));
+        }
+        let unreadable = object(json!({ "name": "p", "creationTimestamp": "9999-12-31T23:59:59Z" }));
+        assert_eq!((unreadable.name.as_str(), unreadable.node.as_str()), ("p", ""));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Our conditions of Nodes, as they are stored and as they are written.
 
-use api::ConditionStatus;
+use api::{ConditionStatus, lenient};
 use health::Area;
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
@@ -31,6 +31,8 @@ pub struct StoredCondition {
     status: String,
     reason: Option<String>,
     message: Option<String>,
+    // The API server takes times that this type does not.
+    #[serde(deserialize_with = "lenient")]
     last_transition_time: Option<Timestamp>,
 }
 

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use api::CONTROLLER_KEYS;
+use api::{CONTROLLER_KEYS, Received};
 use backoff::Backoff;
 use channel::Fingerprint;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, Patch};
+use kube::core::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use resident::logging::chain;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use crate::cluster::request::{params, send};
+use crate::fleet::agents::PodObject;
 use crate::report::metrics::Metrics;
 
 /// The label of the controller's Pods, as in manifests/base/controller.yaml.
@@ -28,7 +30,7 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::f
 #[derive(Clone)]
 pub(crate) struct KeyEntry {
     keys: Api<ConfigMap>,
-    pods: Api<Pod>,
+    pods: Api<Received<PodObject>>,
     pod: String,
     fingerprint: Fingerprint,
     metrics: Arc<Metrics>,
@@ -44,7 +46,8 @@ impl KeyEntry {
         fingerprint: Fingerprint,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (keys, pods) = (Api::namespaced(client.clone(), namespace), Api::namespaced(client.clone(), namespace));
+        let keys = Api::namespaced(client.clone(), namespace);
+        let pods = Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Pod>(&()));
         Self { keys, pods, pod, fingerprint, metrics, chance: backoff::chance }
     }
 
@@ -75,7 +78,7 @@ impl KeyEntry {
     async fn clean(&self) -> anyhow::Result<()> {
         let keys = self.write(&BTreeSet::new()).await?;
         let ours = ListParams::default().labels(LABEL);
-        let pods = send(self.pods.list_metadata(&ours)).await;
+        let pods = send(self.pods.list(&ours)).await;
         let pods = pods.context("list the controller's Pods")?.into_iter().map(|pod| pod.name_any()).collect();
         let gone = orphaned(&keys, &pods, &self.pod);
         if !gone.is_empty() {

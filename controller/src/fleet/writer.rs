@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::Received;
 use backoff::Backoff;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -37,7 +38,7 @@ const RETRY: Backoff = Backoff { first: ROUND, cap: Duration::from_mins(2) };
 const SETTLING: Duration = Duration::from_secs(15);
 
 pub(crate) struct ConditionWriter {
-    api: Api<NodeObject>,
+    api: Api<Received<NodeObject>>,
     roster: Arc<SharedRoster>,
     store: Arc<Store>,
     metrics: Arc<Metrics>,
@@ -150,7 +151,7 @@ impl ConditionWriter {
         match send(self.api.patch_status(node, &params(), &patch)).await {
             Ok(object) => {
                 self.metrics.wrote("condition", true);
-                self.store.nodes_mut().set_conditions(NodeView::of(object));
+                self.store.nodes_mut().set_conditions(NodeView::received(object));
                 for new in conditions {
                     let (kind, status) = (new.condition.area.condition(), new.condition.status.as_str());
                     tracing::info!(event = "condition.written", node, kind, status, reason = new.condition.reason);

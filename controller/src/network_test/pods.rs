@@ -4,12 +4,13 @@ use std::fmt;
 use std::net::IpAddr;
 
 use api::probe::bounds;
-use api::{NetworkTestSpec, PodSelection};
-use k8s_openapi::api::core::v1::Pod;
+use api::{NetworkTestSpec, PodSelection, Received, lenient_list};
+use k8s_openapi::api::core::v1::{Pod, PodIP};
 use kube::api::ListParams;
-use kube::core::Selector;
+use kube::core::{ApiResource, Object, Selector};
 use kube::{Api, Client, ResourceExt as _};
 use resident::logging::chain;
+use serde::Deserialize;
 
 use super::pairs::PairError;
 use crate::cluster::request::send;
@@ -19,6 +20,26 @@ const MOST_PODS: usize = 20;
 /// The most Pods that are read for one selection, in the API server's order, which is that of their names.
 const MOST_READ: u32 = 500;
 const FORBIDDEN: u16 = 403;
+
+/// A Pod as received: fields that are not named here are not even read.
+type SelectedPod = Object<SelectedPodSpec, SelectedPodStatus>;
+
+/// The fields that are read of a Pod's spec.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SelectedPodSpec {
+    node_name: Option<String>,
+    host_network: Option<bool>,
+}
+
+/// The fields that are read of a Pod's status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SelectedPodStatus {
+    phase: Option<String>,
+    #[serde(rename = "podIPs", deserialize_with = "lenient_list")]
+    pod_ips: Vec<PodIP>,
+}
 
 /// A running pod with an address of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,9 +72,10 @@ async fn list(client: &Client, selection: &PodSelection) -> Result<Vec<TestPod>,
     let selector = Selector::try_from(selection.selector.clone().unwrap_or_default())
         .map_err(|error| PairError::Selector(error.to_string()))?;
     let params = ListParams::default().labels_from(&selector).limit(MOST_READ);
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let kind = ApiResource::erase::<Pod>(&());
+    let api: Api<Received<SelectedPod>> = Api::namespaced_with(client.clone(), namespace, &kind);
     match send(api.list(&params)).await {
-        Ok(pods) => Ok(running(pods.items)),
+        Ok(pods) => Ok(running(pods.items.into_iter().filter_map(|pod| pod.0.ok()))),
         Err(error) if error.code() == Some(FORBIDDEN) => Err(PairError::Pods(format!(
             "Pods of {namespace} may not be tested: kubectl -n {namespace} create rolebinding oke-network-test-pods \
              --clusterrole=oke-network-test-pods --serviceaccount=oke-node-manager:oke-node-controller"
@@ -63,18 +85,18 @@ async fn list(client: &Client, selection: &PodSelection) -> Result<Vec<TestPod>,
 }
 
 /// The first running ones by name. Pods in the host's network have the node's address, and are left out.
-fn running(pods: Vec<Pod>) -> Vec<TestPod> {
-    let mut found: Vec<TestPod> = pods.iter().filter_map(TestPod::of).collect();
+fn running(pods: impl IntoIterator<Item = SelectedPod>) -> Vec<TestPod> {
+    let mut found: Vec<TestPod> = pods.into_iter().filter_map(|pod| TestPod::of(&pod)).collect();
     found.sort();
     found.truncate(MOST_PODS);
     found
 }
 
 impl TestPod {
-    fn of(pod: &Pod) -> Option<Self> {
-        let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
+    fn of(pod: &SelectedPod) -> Option<Self> {
+        let (spec, status) = (&pod.spec, pod.status.as_ref()?);
         let is_running = status.phase.as_deref() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
-        let addresses = status.pod_ips.iter().flatten().filter_map(|held| held.ip.parse().ok());
+        let addresses = status.pod_ips.iter().filter_map(|held| held.ip.parse().ok());
         // A kubelet writes the addresses, and must not lead probes to forbidden ones.
         let addresses: Vec<IpAddr> = addresses.filter(|address| bounds::allowed(*address).is_ok()).collect();
         let is_usable = is_running && spec.host_network != Some(true) && !addresses.is_empty();
@@ -95,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, address: &str, spec: &Value, phase: &str) -> Pod {
-        let mut pod = json!({ "metadata": { "namespace": "shop", "name": name },
+    fn pod(name: &str, address: &str, spec: &Value, phase: &str) -> SelectedPod {
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": "shop", "name": name },
             "spec": { "nodeName": "a", "containers": [] }, "status": { "phase": phase, "podIPs": [{ "ip": address }, { "ip": "2001:db8::7" }] } });
         pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         serde_json::from_value(pod).unwrap()
@@ -105,12 +127,12 @@ mod tests {
     #[test]
     fn first_running_pods_with_own_addresses_are_selected() {
         let own = json!({});
-        let mut pods: Vec<Pod> =
+        let mut pods: Vec<SelectedPod> =
             (0..30).rev().map(|n| pod(&format!("p{n:02}"), "10.0.32.7", &own, "Running")).collect();
         pods.insert(7, pod("a-pending", "10.0.32.8", &own, "Pending"));
         pods.insert(8, pod("a-host", "10.0.0.2", &json!({ "hostNetwork": true }), "Running"));
         let mut liar = pod("a-liar", "169.254.169.254", &own, "Running");
-        liar.status.as_mut().unwrap().pod_ips.as_mut().unwrap().pop();
+        liar.status.as_mut().unwrap().pod_ips.pop();
         pods.insert(9, liar);
         pods.insert(10, pod("a-unassigned", "10.0.32.9", &json!({ "nodeName": null }), "Running"));
         let mut leaving = pod("a-leaving", "10.0.32.10", &own, "Running");

@@ -6,6 +6,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use api::Received;
 use api::probe::{ProbeReport, ProbeRequest};
 use backoff::chance;
 use k8s_openapi::api::core::v1::Pod;
@@ -39,9 +40,9 @@ const SWEEP: Duration = Duration::from_mins(1);
 
 /// Creates, reads and deletes probe Pods.
 pub(crate) struct ProbePods {
-    pods: Api<Pod>,
+    pods: Api<Received<Pod>>,
     /// The controller's own Pods, whose image the probe Pods have.
-    own: Api<Pod>,
+    own: Api<Received<Pod>>,
     name: String,
     metrics: Arc<Metrics>,
     free: Semaphore,
@@ -83,7 +84,8 @@ impl ProbePods {
         self.waiting().insert(name.clone());
         let waiting = PodWait { pods: self, name };
         self.created.notify_one();
-        let created = answered(self.pods.create(&PostParams::default(), &pod)).await;
+        let new: Api<Pod> = Api::namespaced(self.pods.clone().into_client(), PROBES_NAMESPACE);
+        let created = answered(new.create(&PostParams::default(), &pod)).await;
         self.metrics.wrote("probe_pod", created.is_ok());
         if let Err(error) = created {
             tracing::warn!(event = "probe_pod.create", node, error, "the pair is Unknown");
@@ -99,7 +101,8 @@ impl ProbePods {
         let own = ListParams::default().fields(&format!("metadata.name={}", self.name));
         let found =
             answered(self.own.list(&own)).await.map_err(|error| format!("read the controller's image: {error}"))?;
-        let image = found.items.into_iter().next().and_then(|pod| pod.spec?.containers.into_iter().next()?.image);
+        let own = found.items.into_iter().next().and_then(|pod| pod.0.ok());
+        let image = own.and_then(|pod| pod.spec?.containers.into_iter().next()?.image);
         image.ok_or_else(|| format!("the controller's own Pod {} is not found: its image is not known", self.name))
     }
 
@@ -108,7 +111,7 @@ impl ProbePods {
         let read = async {
             loop {
                 sleep(AGAIN).await;
-                match answered(self.pods.get(name)).await.map(|pod| outcome(&pod)) {
+                match answered(self.pods.get(name)).await.map(|pod| of_received(&pod)) {
                     Ok(Break(result)) => return result,
                     Ok(Continue(reason)) => last = reason,
                     Err(error) if error == last => {}
@@ -168,6 +171,16 @@ impl Drop for PodWait<'_> {
 /// The answer to a request, or why there is none.
 async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     send(request).await.map_err(|error| chain(&error))
+}
+
+/// The same of a Pod as received: a kubelet writes its status.
+fn of_received(pod: &Received<Pod>) -> ControlFlow<Result<ProbeReport, AskError>, String> {
+    match &pod.0 {
+        Ok(pod) => outcome(pod),
+        Err(unreadable) => {
+            Break(Err(AskError::Unreachable(format!("the probe Pod cannot be read: {}", unreadable.error))))
+        }
+    }
 }
 
 /// The result of a probe Pod that ended, or why it does not run yet.
@@ -247,8 +260,9 @@ mod tests {
     #[test]
     fn status_of_a_probe_pod_becomes_a_result() {
         assert_eq!(of(&json!({ "phase": "Pending" })), Continue("it did not start".to_owned()));
-        let report = serde_json::to_string(&ProbeReport::default()).unwrap();
-        assert_eq!(terminated(0, Some(&report)), Break(Ok(ProbeReport::default())));
+        let sent = ProbeReport { version: api::probe::PROBE_VERSION, ..ProbeReport::default() };
+        let report = serde_json::to_string(&sent).unwrap();
+        assert_eq!(terminated(0, Some(&report)), Break(Ok(sent)));
         assert!(matches!(terminated(0, Some("{")), Break(Err(AskError::Refused(_)))));
         assert_eq!(terminated(1, Some("why")), Break(Err(AskError::Refused("why".to_owned()))));
         let killed = AskError::Unreachable("the probe Pod ended: Evicted".to_owned());

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{AttachMode, NetworkTest, PodSelection, Purpose, VnicTemplate};
-use kube::core::DeserializeGuard;
+use api::{AttachMode, NetworkTest, PodSelection, Purpose, Received, VnicTemplate};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -47,7 +46,7 @@ struct Tasks<A> {
 impl<A: AgentCalls> NetworkTests<A> {
     /// Runs tests until it is dropped, which stops all of them.
     pub(crate) async fn run(self) {
-        let (client, api) = (self.client.clone(), Api::<DeserializeGuard<NetworkTest>>::all);
+        let (client, api) = (self.client.clone(), Api::<Received<NetworkTest>>::all);
         let watches = self.store.watches().clone();
         let watched = WatchedKind { client, api, page: PAGE, labels: None, what: "NetworkTests", watches: &watches };
         let mut tasks = Tasks { context: Arc::new(self), set: JoinSet::new(), running: BTreeMap::new() };
@@ -83,7 +82,7 @@ impl<A: AgentCalls> NetworkTests<A> {
 }
 
 /// An object that cannot be read is a test of a later version, and is left to that one.
-fn readable(object: DeserializeGuard<NetworkTest>) -> Result<NetworkTest, String> {
+fn readable(object: Received<NetworkTest>) -> Result<NetworkTest, String> {
     object.0.map_err(|invalid| {
         let name = invalid.metadata.name.unwrap_or_default();
         tracing::warn!(event = "network_test.unreadable", name, error = invalid.error, "it is not run");

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use api::Received;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
-use kube::core::{ApiResource, DeserializeGuard};
+use kube::core::ApiResource;
 use kube::{Api, Client};
 use resident::api_server::list;
 
@@ -36,11 +37,12 @@ impl Reader {
             list(&Api::all(self.client.clone()), ListParams::default()).await.context("listing VnicProfiles")?;
         store.profiles_mut().replace(profiles);
         let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-        let nodes: Vec<NodeObject> = list(&Api::all_with(self.client.clone(), &resource), ListParams::default())
-            .await
-            .context("listing Nodes")?;
-        store.nodes_mut().replace(nodes.into_iter().map(NodeView::of).collect());
-        let attachments: Vec<DeserializeGuard<_>> =
+        let nodes: Vec<Received<NodeObject>> =
+            list(&Api::all_with(self.client.clone(), &resource), ListParams::default())
+                .await
+                .context("listing Nodes")?;
+        store.nodes_mut().replace(nodes.into_iter().map(NodeView::received).collect());
+        let attachments: Vec<Received<_>> =
             list(&Api::all(self.client.clone()), ListParams::default()).await.context("listing VnicAttachments")?;
         let mut all = store.attachments_mut();
         for object in attachments {

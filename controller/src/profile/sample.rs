@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use api::VnicProfile;
-use kube::core::DeserializeGuard;
 use serde_json::json;
 
 use crate::cluster::store::{NodeView, Store};
@@ -22,6 +21,6 @@ pub(crate) fn store(nodes: u32) -> Arc<Store> {
     profile.metadata.finalizers = Some(vec![api::PROFILE_FINALIZER.to_owned()]);
     profile.metadata.uid = Some("p".to_owned());
     profile.metadata.generation = Some(1);
-    store.profiles_mut().apply(DeserializeGuard(Ok(profile)));
+    store.profiles_mut().apply(api::Received(Ok(profile)));
     store
 }

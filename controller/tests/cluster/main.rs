@@ -21,4 +21,5 @@ mod scale;
 mod scene;
 mod size;
 mod uninstalled;
+mod unreadable;
 mod weather;

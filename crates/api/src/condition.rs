@@ -9,7 +9,7 @@ pub(crate) mod reason;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
-use vcn::words;
+use vcn::{printable, words};
 
 use crate::schema;
 
@@ -22,13 +22,13 @@ pub const MESSAGE_MAX: usize = 160;
 pub struct Condition {
     /// Which one: Attached, Configured or Ready.
     #[serde(rename = "type")]
-    #[schemars(schema_with = "schema::some_text::<32>")]
+    #[schemars(schema_with = "schema::word::<1, 32>")]
     pub kind: String,
     /// True, False or Unknown.
-    #[schemars(schema_with = "schema::some_text::<8>")]
+    #[schemars(schema_with = "schema::word::<1, 8>")]
     pub status: String,
     /// A stable reason: docs/resources.md.
-    #[schemars(schema_with = "schema::some_text::<64>")]
+    #[schemars(schema_with = "schema::word::<1, 64>")]
     pub reason: String,
     /// The reason in words, for people; absent if the reason alone is clear.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -122,9 +122,10 @@ pub fn stored(text: &str) -> usize {
     text.chars().map(stored_char).sum()
 }
 
-/// Cuts a text to a number of bytes in etcd; an ellipsis marks the cut.
+/// A text for a status: [`printable`], and cut to a number of bytes in etcd; an ellipsis marks the cut.
 pub fn cut(text: &str, most: usize) -> String {
     const ELLIPSIS: char = '…';
+    let text = &*printable(text);
     if stored(text) <= most {
         return text.to_owned();
     }
@@ -171,12 +172,15 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_to_its_limit_in_etcd() {
-        for (text, shown) in [("é", 78), ("<", 26), ("x", 157), ("\"", 78), ("\n", 26)] {
+        for (text, shown) in [("é", 78), ("<", 26), ("x", 157), ("\"", 78)] {
             let message = attached(SubnetFull, &text.repeat(500), 1).message;
             assert_eq!(message, format!("{}…", text.repeat(shown)));
             assert!(stored(&message) <= MESSAGE_MAX, "{message}");
         }
         assert_eq!(attached(SubnetFull, &"x".repeat(MESSAGE_MAX), 1).message, "x".repeat(MESSAGE_MAX));
+        // The definition takes no control characters.
+        let message = attached(SubnetFull, &"\n\u{200b}".repeat(500), 1).message;
+        assert!(message.starts_with("\\n\\u{200b}\\n") && stored(&message) <= MESSAGE_MAX, "{message}");
     }
 
     #[test]

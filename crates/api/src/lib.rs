@@ -16,8 +16,8 @@
 //!   crd, schema, size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
 //! ```
 //!
-//! List and watch our resources through `kube::core::DeserializeGuard`: an object of a later version may not be readable, and
-//! must not hide the others.
+//! List and watch objects through [`Received`]: one that is not readable, because a later version or another program wrote it,
+//! must not hide the others. Statuses are read field by field.
 
 pub mod annotation;
 pub mod condition;
@@ -28,6 +28,7 @@ mod network_test;
 pub mod npn;
 pub mod probe;
 mod provider_id;
+mod received;
 mod schema;
 mod vnic_attachment;
 mod vnic_name;
@@ -50,6 +51,7 @@ pub use network_test::{
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
+pub use received::{Received, UnreadableObject, lenient, lenient_list};
 pub use vnic_attachment::{NodeReport, VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
 pub use vnic_name::{VnicName, VnicNameError};
 pub use vnic_profile::{ProfileSummary, VnicProfile, VnicProfileSpec, VnicProfileStatus};

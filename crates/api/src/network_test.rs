@@ -94,7 +94,7 @@ pub struct TestSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::some_text::<253>")]
     pub node: Option<String>,
-    /// The address of that node from which probes are sent, such as a secondary VNIC's; the kernel chooses if absent.
+    /// The address from which probes are sent: one of the Node or of its VnicAttachments. The kernel chooses if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::address")]
     pub address: Option<IpAddr>,
@@ -158,7 +158,7 @@ pub struct TestTarget {
 #[serde(rename_all = "camelCase")]
 pub struct PodSelection {
     /// The namespace. The controller needs the ClusterRole oke-network-test-pods there.
-    #[schemars(schema_with = "schema::some_text::<63>")]
+    #[schemars(schema_with = "schema::namespace")]
     pub namespace: String,
     /// Selects Pods by their labels; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,9 +24,9 @@ pub(crate) fn security_groups(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// An OCID in a status.
-pub(crate) fn any_ocid(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": OCID_MAX })
+/// The OCID of a VNIC, in a status.
+pub(crate) fn vnic(_: &mut SchemaGenerator) -> Schema {
+    ocid("vnic")
 }
 
 /// A whole number without a `format`, which the API server would only warn about.
@@ -34,18 +34,26 @@ pub(crate) fn integer<const MIN: u32, const MAX: u32>(_: &mut SchemaGenerator) -
     json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
 }
 
-/// A count in a status.
+/// A count in a status: whatever is read.
 pub(crate) fn count(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "integer", "minimum": 0 })
+    json_schema!({ "type": "integer", "minimum": 0, "maximum": u32::MAX })
 }
+
+/// The largest number that every JSON reader keeps exactly.
+const GENERATION_MAX: u64 = (1 << 53) - 1;
 
 /// A generation.
 pub(crate) fn generation(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "integer", "format": "int64", "minimum": 0 })
+    json_schema!({ "type": "integer", "format": "int64", "minimum": 0, "maximum": GENERATION_MAX })
 }
 
-/// What etcd holds in six bytes each is not needed in a name: these and both of Unicode's line ends.
-const NO_CONTROL_CHARACTERS: &str = "^[^\\x00-\\x1f\u{2028}\u{2029}]*$";
+/// The characters that [`vcn::printable`] escapes are in no text: control characters, line ends, and marks that are invisible or
+/// change the direction of what follows.
+const NO_CONTROL_CHARACTERS: &str =
+    r"^[^\x00-\x1f\x7f-\x9f\x{61c}\x{200b}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{feff}]*$";
+
+/// A word of a program, such as a reason.
+const WORD: &str = "^[A-Za-z0-9]*$";
 
 /// A DNS label.
 pub(crate) fn dns_label(_: &mut SchemaGenerator) -> Schema {
@@ -59,12 +67,22 @@ pub(crate) fn namespaces(_: &mut SchemaGenerator) -> Schema {
 
 /// A text in a status.
 pub(crate) fn text<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": MAX })
+    json_schema!({ "type": "string", "maxLength": MAX, "pattern": NO_CONTROL_CHARACTERS })
 }
 
 /// A text that must say something.
 pub(crate) fn some_text<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX })
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX, "pattern": NO_CONTROL_CHARACTERS })
+}
+
+/// A stable word in a status.
+pub(crate) fn word<const MIN: u32, const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": MIN, "maxLength": MAX, "pattern": WORD })
+}
+
+/// The name of a namespace.
+pub(crate) fn namespace(_: &mut SchemaGenerator) -> Schema {
+    label()
 }
 
 /// A name in the OCI console.
@@ -95,7 +113,15 @@ pub(crate) fn url(_: &mut SchemaGenerator) -> Schema {
 
 /// Up to so many texts, in a status.
 pub(crate) fn texts<const ITEMS: u32, const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "maxItems": ITEMS, "items": { "type": "string", "maxLength": MAX } })
+    let text = json_schema!({ "type": "string", "maxLength": MAX, "pattern": NO_CONTROL_CHARACTERS });
+    json_schema!({ "type": "array", "maxItems": ITEMS, "items": text })
+}
+
+/// Up to so many addresses of at most so many characters, in a status.
+pub(crate) fn held_addresses<const ITEMS: u32, const MAX: u32>(generator: &mut SchemaGenerator) -> Schema {
+    let mut address = address(generator);
+    address.insert("maxLength".to_owned(), MAX.into());
+    json_schema!({ "type": "array", "maxItems": ITEMS, "items": address })
 }
 
 /// An address of either family.
@@ -157,18 +183,18 @@ pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "properties": {
             "matchLabels": {
-                "type": "object", "maxProperties": 16, "additionalProperties": { "type": "string", "maxLength": 63 }
+                "type": "object", "maxProperties": 16, "additionalProperties": { "type": "string", "maxLength": 63, "pattern": NO_CONTROL_CHARACTERS }
             },
             "matchExpressions": {
                 "type": "array", "maxItems": 16, "x-kubernetes-list-type": "atomic",
                 "items": {
                     "type": "object", "required": ["key", "operator"],
                     "properties": {
-                        "key": { "type": "string", "minLength": 1, "maxLength": 317 },
+                        "key": { "type": "string", "minLength": 1, "maxLength": 317, "pattern": NO_CONTROL_CHARACTERS },
                         "operator": { "type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"] },
                         "values": {
                             "type": "array", "maxItems": 64, "x-kubernetes-list-type": "atomic",
-                            "items": { "type": "string", "maxLength": 63 }
+                            "items": { "type": "string", "maxLength": 63, "pattern": NO_CONTROL_CHARACTERS }
                         }
                     },
                     "x-kubernetes-validations": [{

@@ -60,34 +60,34 @@ pub struct VnicAttachmentSpec {
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct VnicAttachmentStatus {
     /// The generation of the spec that the status describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::generation")]
     pub observed_generation: Option<i64>,
     /// Attached, Configured and Ready.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// The Node whose providerID names the instance; absent if its name has more than 64 characters. Only the agent of that
     /// node may write `status.node`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text::<64>")]
     pub node_name: Option<String>,
     /// The OCID of the VNIC, once it is attached. The metadata service and the OCI API list its MAC, VLAN tag and addresses
     /// under it, as does `oke-node-agent pools` in the agent's pod of the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::any_ocid")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::vnic")]
     pub vnic_id: Option<Ocid>,
     /// Its own address in each family of its subnet, IPv4 first: used by the host, never by a pod.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::texts::<2, 39>")]
+    #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::held_addresses::<2, 39>")]
     pub own_addresses: Vec<IpAddr>,
     /// The IPv4 addresses in addition to its own, of a VNIC that pods share (purpose Attach, mode Shared). The node learns them here
     /// alone: the metadata service lists additional addresses of IPv6 only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::texts::<32, 15>")]
+    #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::held_addresses::<32, 15>")]
     pub pod_addresses: Vec<IpAddr>,
     /// What the node's agent reports; absent until it does, and after the VNIC was replaced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeReport>,
 }
 
@@ -99,7 +99,7 @@ pub struct NodeReport {
     pub configured: bool,
     /// The agent's word for why it is not, as in `oke-node-agent status`; absent if it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(schema_with = "schema::text::<32>")]
+    #[schemars(schema_with = "schema::word::<0, 32>")]
     pub reason: String,
     /// How many pods have the VNIC or an address of it by name; 0 if absent.
     #[serde(default, skip_serializing_if = "is_zero")]

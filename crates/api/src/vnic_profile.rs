@@ -58,18 +58,18 @@ pub struct VnicProfileSpec {
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct VnicProfileStatus {
     /// The generation of the spec that the status describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::generation")]
     pub observed_generation: Option<i64>,
     /// Ready.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
     /// Counts of Nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub summary: Option<ProfileSummary>,
     /// Up to 10 failed Nodes, sorted by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<10, 253>")]
     pub failing_nodes: Vec<String>,
 }

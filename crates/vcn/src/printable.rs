@@ -17,10 +17,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Control characters (C0, DEL, C1), line and paragraph separators, and marks that change the direction of what follows.
+/// Control characters (C0, DEL, C1), line and paragraph separators, and marks that are invisible or change the direction of what
+/// follows. Joiners (U+200C, U+200D) stay, because some languages need them.
 fn is_escaped(char: char) -> bool {
-    let is_mark =
-        matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_mark = matches!(
+        char,
+        '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    );
     char.is_control() || is_mark
 }
 
@@ -35,6 +38,8 @@ mod tests {
             ("\x1b[2Jready\r\nyes\x07", "\\u{1b}[2Jready\\r\\nyes\\u{7}"),
             ("a\u{9b}31mb\u{7f}", "a\\u{9b}31mb\\u{7f}"),
             ("\u{202e}txt\u{2028}", "\\u{202e}txt\\u{2028}"),
+            ("re\u{200b}ady\u{feff}\u{2060}", "re\\u{200b}ady\\u{feff}\\u{2060}"),
+            ("می\u{200c}خواهم", "می\u{200c}خواهم"),
         ] {
             assert_eq!(printable(text), shown);
         }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::VnicAttachment;
+use api::{Received, VnicAttachment};
 use backoff::Backoff;
 use ipam::Store;
 use kube::Api;
@@ -119,7 +119,7 @@ impl VnicReporter {
 
     async fn write(&self, report: &Report) -> Result<(), String> {
         let (client, _) = client()?;
-        let objects: Api<VnicAttachment> = Api::all(client);
+        let objects: Api<Received<VnicAttachment>> = Api::all(client);
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(report.patch());
         let answer = timeout(DEADLINE, objects.patch_status(&report.object, &params, &patch)).await;

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use api::VnicAttachment;
+use api::{Received, VnicAttachment};
 use resident::api_server::in_cluster;
 use resident::logging::chain;
 use tokio::sync::Notify;
@@ -92,8 +92,9 @@ impl AttachmentSource {
 
 /// The cached copy and its age, without those of another instance, whose disk this may have been.
 fn read_copy(copy: &CachedCopy, instance: &Ocid) -> io::Result<Option<(Vec<VnicAttachment>, Duration)>> {
-    let Some(answer) = copy.read::<Vec<VnicAttachment>>()? else { return Ok(None) };
+    let Some(answer) = copy.read::<Vec<Received<VnicAttachment>>>()? else { return Ok(None) };
     let age = answer.age(SystemTime::now());
-    let own = answer.value.into_iter().filter(|attachment| attachment.spec.instance_id == *instance).collect();
+    let readable = answer.value.into_iter().filter_map(|attachment| attachment.0.ok());
+    let own = readable.filter(|attachment| attachment.spec.instance_id == *instance).collect();
     Ok(Some((own, age)))
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use api::{VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
+use api::{Received, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
 use kube::api::Patch;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
@@ -36,7 +36,7 @@ pub trait Objects: Send + Sync + 'static {
 
 /// Those of the API server.
 #[derive(Clone)]
-pub struct KubeObjects(Api<VnicAttachment>, KubePodNetworks);
+pub struct KubeObjects(Api<Received<VnicAttachment>>, KubePodNetworks);
 
 impl KubeObjects {
     /// Uses this client.
@@ -85,12 +85,13 @@ impl Objects for KubeObjects {
     }
 }
 
-fn present(answer: Result<VnicAttachment, RequestError>) -> Result<Option<VnicAttachment>, RequestError> {
+fn present(answer: Result<Received<VnicAttachment>, RequestError>) -> Result<Option<VnicAttachment>, RequestError> {
     match answer {
-        Ok(mut found) => {
+        Ok(Received(Ok(mut found))) => {
             compact(&mut found);
             Ok(Some(found))
         }
+        Ok(Received(Err(unreadable))) => Err(RequestError::Unreadable(unreadable.error)),
         Err(error) if error.code() == Some(404) => Ok(None),
         Err(error) => Err(error),
     }

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::VnicProfile;
+use api::{Received, VnicProfile};
 use kube::ResourceExt;
-use kube::core::DeserializeGuard;
 
 #[derive(Debug, Default)]
 pub struct Profiles {
@@ -24,7 +23,7 @@ impl Profiles {
         &self.unreadable
     }
 
-    pub fn apply(&mut self, object: DeserializeGuard<VnicProfile>) {
+    pub fn apply(&mut self, object: Received<VnicProfile>) {
         let name = object.name_any();
         self.delete(&name);
         match object.0 {
@@ -50,7 +49,7 @@ impl Profiles {
     }
 
     /// The complete list.
-    pub fn replace(&mut self, all: Vec<DeserializeGuard<VnicProfile>>) {
+    pub fn replace(&mut self, all: Vec<Received<VnicProfile>>) {
         *self = Self::default();
         all.into_iter().for_each(|object| self.apply(object));
     }
@@ -60,7 +59,7 @@ impl Profiles {
 mod tests {
     use super::*;
 
-    fn profile(name: &str, purpose: &str) -> DeserializeGuard<VnicProfile> {
+    fn profile(name: &str, purpose: &str) -> Received<VnicProfile> {
         serde_json::from_value(serde_json::json!({
             "metadata": { "name": name },
             "spec": { "nodeSelector": {}, "attachments": [

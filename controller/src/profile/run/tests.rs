@@ -4,7 +4,6 @@ use std::sync::Mutex;
 
 use api::VnicProfile;
 use hyper::Method;
-use kube::core::DeserializeGuard;
 use serde_json::{Value, json};
 
 use super::*;
@@ -67,7 +66,7 @@ async fn a_profile_paused_during_creation_creates_no_more() {
         }
         let mut paused = VnicProfile::clone(store.profiles().iter().next().unwrap());
         paused.spec.paused = true;
-        store.profiles_mut().apply(DeserializeGuard(Ok(paused)));
+        store.profiles_mut().apply(api::Received(Ok(paused)));
         sleep(Duration::from_hours(1)).await;
         let created = server.lock().unwrap().asked.len();
         assert!(created < 100, "{created} were created although it was paused");

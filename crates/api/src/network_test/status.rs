@@ -20,39 +20,39 @@ pub const MOST_WORST_PAIRS: usize = 20;
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct NetworkTestStatus {
     /// The state of the last run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub state: Option<TestState>,
     /// Why the test waits, was refused or not finished, or that certificates were not verified; absent otherwise.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<256>")]
     pub message: String,
     /// When the run started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub started_at: Option<Time>,
     /// When it finished.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub finished_at: Option<Time>,
     /// Pairs and packets in numbers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub counts: Option<TestCounts>,
     /// Round-trip times of all answered probes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub latency: Option<TestLatency>,
     /// What paths carried, of the probe Throughput.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub throughput: Option<TestThroughput>,
     /// The worst verdict, from best to worst: Reachable, Unknown, OneOf, Likely or Proven with its causes.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<160>")]
     pub worst_verdict: String,
     /// The path of a test with one pair, as far as its hosts report it: addresses with their links, and the next hop.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<192>")]
     pub path: String,
     /// Up to 20 failed pairs, fewer if the status would exceed 8 KB.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
     pub worst: Vec<PairVerdict>,
 }

@@ -9,3 +9,4 @@ mod ratcheting;
 mod rules;
 mod sample;
 mod size;
+mod statuses;

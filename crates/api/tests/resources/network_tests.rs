@@ -83,6 +83,11 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
         (target(&json!({ "nodeSelector": {}, "address": "10.0.0.1" })), "spec.targets[]", one),
         (target(&json!({ "pods": { "namespace": "a" }, "node": "a" })), "spec.targets[]", one),
         (target(&json!({ "pods": { "namespace": "" } })), "spec.targets[].pods.namespace", ""),
+        (target(&json!({ "pods": { "namespace": "a/b" } })), "spec.targets[].pods.namespace", ""),
+        (target(&json!({ "pods": { "namespace": "../kube-system" } })), "spec.targets[].pods.namespace", ""),
+        (target(&json!({ "pods": { "namespace": "A" } })), "spec.targets[].pods.namespace", ""),
+        (source(json!({ "pods": { "namespace": "a\nb" } })), "spec.sources[].pods.namespace", ""),
+        (source(json!({ "node": "a\u{1b}[2J" })), "spec.sources[].node", ""),
         (
             target(&json!({ "pods": { "namespace": "a", "selector": selector } })),
             "spec.targets[].pods.selector.matchExpressions[]",

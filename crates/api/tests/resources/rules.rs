@@ -223,6 +223,8 @@ fn no_rule_is_without_a_case() {
         for version in crd.spec.versions {
             let schema = serde_json::to_value(version.schema.unwrap().open_api_v3_schema).unwrap();
             collect("", &schema, of_kind);
+            // `statuses` tries those of statuses.
+            of_kind.retain(|(field, _)| !field.starts_with("status"));
         }
     }
     let of_template = rules["VnicProfile"].iter().filter(|(field, _)| field.starts_with(TEMPLATE));

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use api::VnicAttachment;
+use api::{Received, VnicAttachment};
 use backoff::Backoff;
-use kube::core::DeserializeGuard;
 use kube::{Api, ResourceExt};
 use serde_json::value::to_raw_value;
 use vcn::Ocid;
@@ -19,7 +18,7 @@ use crate::sources::object_watch::{ObjectWatch, lasting};
 pub(crate) struct OwnAttachments;
 
 impl InstanceKind for OwnAttachments {
-    type Object = DeserializeGuard<VnicAttachment>;
+    type Object = Received<VnicAttachment>;
     type Value = Vec<VnicAttachment>;
     const PREFIX: &'static str = "attachments";
 
@@ -67,7 +66,7 @@ impl InstanceKind for OwnAttachments {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::error_boundary::InvalidObject;
+    use api::UnreadableObject;
     use serde_json::json;
 
     use super::*;
@@ -79,14 +78,47 @@ mod tests {
     }
 
     #[test]
+    fn hostile_status_hides_no_object_of_the_instance() {
+        let instance: Ocid = "ocid1.instance.oc1.iad.node".parse().unwrap();
+        let with = |name: &str, status: serde_json::Value| {
+            let mut object = serde_json::to_value(attachment(name, 1500)).unwrap();
+            object["status"] = status;
+            object
+        };
+        let vnic = "ocid1.vnic.oc1.iad.a";
+        let list = json!([
+            with("a", json!({ "vnicId": vnic, "node": { "configured": true, "inUse": 1_000_000_000_000_000_u64 } })),
+            with("b", json!({ "vnicId": vnic, "conditions": [{ "lastTransitionTime": "9999-12-31T23:59:59Z" }] })),
+            with("c", json!({ "vnicId": vnic, "podAddresses": ["10.0.0.5", 7, "x"] })),
+        ]);
+        let vnics = |attachments: &[VnicAttachment]| {
+            attachments
+                .iter()
+                .map(|it| it.status.as_ref()?.vnic_id.as_ref().map(ToString::to_string))
+                .collect::<Vec<_>>()
+        };
+        let all = vec![Some(vnic.to_owned()); 3];
+        let listed = OwnAttachments::read(&instance, serde_json::from_value(list.clone()).unwrap(), None);
+        assert_eq!((vnics(&listed.value.unwrap()), listed.unreadable), (all.clone(), None));
+        // And of the cached copy, with one that a later version wrote.
+        let directory = tempfile::tempdir().unwrap();
+        let mut copy = CachedCopy::new(directory.path(), "copy.json");
+        let mut objects = list.as_array().unwrap().clone();
+        objects.push(json!({ "metadata": { "name": "d" }, "spec": { "purpose": "Moon" } }));
+        copy.store(Some(&objects), std::time::SystemTime::now()).unwrap();
+        let (read, _) = read_copy(&copy, &instance).unwrap().unwrap();
+        assert_eq!(vnics(&read), all);
+    }
+
+    #[test]
     fn object_of_a_later_version_stays_as_it_was_known() {
         let instance = "ocid1.instance.oc1.iad.node".parse().unwrap();
         let later = |name: &str| {
             let metadata = attachment(name, 1500).metadata;
-            DeserializeGuard(Err(InvalidObject { error: "unknown purpose".to_owned(), metadata }))
+            Received(Err(UnreadableObject { error: "unknown purpose".to_owned(), metadata }))
         };
         let before = Some(vec![attachment("a", 1500), attachment("b", 1500)]);
-        let objects = vec![later("a"), DeserializeGuard(Ok(attachment("b", 9000))), later("c")];
+        let objects = vec![later("a"), Received(Ok(attachment("b", 9000))), later("c")];
         let listed = OwnAttachments::read(&instance, objects, before);
         assert_eq!(listed.value, Some(vec![attachment("a", 1500), attachment("b", 9000)]));
         let error = listed.unreadable.unwrap();
