@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::probe::{ProbeReport, Tally};
+use api::probe::{PROBE_VERSION, ProbeReport, Tally};
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
-use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, TrustedKeys, serve};
+use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, Share, TrustedKeys, serve};
 use health::report::Verdict;
 use health::rules::{Action, Severity, version};
 use health::summary::Check;
@@ -25,7 +25,8 @@ pub(crate) const NETWORK: &str = "oke.oraclecloud.com/NetworkReady";
 pub(crate) const HOST: &str = "oke.oraclecloud.com/HostHealthy";
 
 /// One listener may be many agents.
-const LIMITS: Limits = Limits { per_source: 100_000, in_all: 100_000, open: 10_000 };
+const SHARE: Share = Share { each_second: 100_000, each_open: 10_000, all_second: 100_000, all_open: 10_000 };
+const LIMITS: Limits = Limits { passed: SHARE, strangers: SHARE, failed: SHARE };
 
 /// One listener: the agent of one node, or of many that answer the same.
 pub(crate) struct FakeAgent {
@@ -77,7 +78,7 @@ impl Handler for AgentState {
             "/v1/node" => Reply::ok(json!({ "node": summary.node, "checks": summary.checks }).to_string()),
             "/v1/probe" => {
                 let tally = Tally { sent: 5, received: 5, failure: None, micros: vec![100, 200, 300, 400, 500] };
-                let report = ProbeReport { tally, ..ProbeReport::default() };
+                let report = ProbeReport { version: PROBE_VERSION, tally, ..ProbeReport::default() };
                 Reply::ok(serde_json::to_vec(&report).unwrap())
             }
             _ => Reply::text(404, "not found\n"),

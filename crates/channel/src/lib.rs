@@ -17,7 +17,7 @@ mod message;
 mod server;
 mod verify;
 
-pub use admission::Limits;
+pub use admission::{Limits, Share};
 pub use announcement::Announcement;
 pub use client::{Client, Peer, SendError};
 pub use fingerprint::{Fingerprint, FingerprintError};

@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::HEAD_MAX;
-use crate::admission::{Admission, Limits};
+use crate::admission::{Admission, ConnectionSlot, Limits};
 use crate::identity::Identity;
 use crate::message::{Reply, Request, collect};
 use crate::verify::{PinnedKeys, TrustedKeys};
@@ -51,17 +51,13 @@ pub async fn serve(
     limits: Limits,
 ) -> Result<Infallible, rustls::Error> {
     let acceptor = acceptor(identity, trusted)?;
-    let mut admission = Admission::new(limits);
+    let admission = Admission::new(limits, Instant::now());
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 // Closed otherwise, before a byte is read.
-                if let Some(place) = admission.admit(peer.ip(), Instant::now()) {
-                    let task = connection(stream, peer, acceptor.clone(), handler.clone());
-                    tokio::spawn(async move {
-                        task.await;
-                        drop(place);
-                    });
+                if let Some(slot) = admission.admit(peer.ip().to_canonical(), Instant::now()) {
+                    tokio::spawn(connection(stream, peer, slot, acceptor.clone(), handler.clone()));
                 }
                 // Many connections must not keep other tasks waiting.
                 yield_now().await;
@@ -89,6 +85,7 @@ fn acceptor(identity: &Identity, trusted: TrustedKeys) -> Result<TlsAcceptor, ru
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
+    mut slot: ConnectionSlot,
     acceptor: TlsAcceptor,
     handler: Arc<impl Handler>,
 ) {
@@ -97,6 +94,7 @@ async fn connection(
         Ok(Err(error)) => return tracing::debug!(event = "channel.refused", %peer, %error),
         Err(_) => return tracing::debug!(event = "channel.refused", %peer, error = "the handshake took too long"),
     };
+    slot.pass(Instant::now());
     let service = service_fn(move |request| respond(request, handler.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).keep_alive(false).max_buf_size(HEAD_MAX);
@@ -171,7 +169,8 @@ mod tests {
         let (mut near, far) = tokio::io::duplex(64 << 10);
         let begun = tokio::time::Instant::now();
         let address = Ipv4Addr::LOCALHOST;
-        let served = tokio::spawn(connection(far, (address, 1).into(), acceptor, Arc::new(Silent)));
+        let slot = Admission::new(Limits::default(), Instant::now()).admit(address.into(), Instant::now()).unwrap();
+        let served = tokio::spawn(connection(far, (address, 1).into(), slot, acceptor, Arc::new(Silent)));
         if let Some(sent) = sent {
             let connector = TlsConnector::from(Arc::new(Client::new(others).config(own.fingerprint()).unwrap()));
             let mut tls = connector.connect(ServerName::IpAddress(address.into()), &mut near).await.unwrap();

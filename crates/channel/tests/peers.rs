@@ -3,15 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 
 use std::collections::BTreeSet;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use channel::{
     BODY_MAX, Client, Fingerprint, Handler, Identity, Limits, Peer, Reply, Request, SendError, TrustedKeys, serve,
 };
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -106,7 +110,7 @@ async fn missing_reply_ends_at_the_limit() {
 
 /// A port without a listener: bound, and not listening.
 async fn free_port() -> SocketAddr {
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
     // Bound as long as the test runs.
@@ -117,9 +121,8 @@ async fn free_port() -> SocketAddr {
 #[tokio::test]
 async fn plain_http_and_garbage_get_no_reply() {
     let (_, key) = controller();
-    let peer = agent(&[key]).await;
     for text in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), &[0x16, 3, 1, 0xff, 0xff], &[0xff; 4096], b""] {
-        let text = text.to_vec();
+        let (peer, text) = (agent(&[key]).await, text.to_vec());
         let read = tokio::task::spawn_blocking(move || {
             let mut stream = TcpStream::connect(peer.address).unwrap();
             stream.write_all(&text).unwrap();
@@ -141,12 +144,57 @@ async fn idle_connections_do_not_lock_the_controller_out() {
     let mut idle = Vec::new();
     // From another address, as a stranger would.
     for _ in 0..200 {
-        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
         idle.push(socket.connect(peer.address).await.unwrap());
     }
     assert_eq!(client.send(peer, Request::get("/a"), LIMIT).await.unwrap().status, 200);
     drop(idle);
+}
+
+/// Connects from `source` thirty times a second, until it is aborted, and sends this. Counts connections that end without an
+/// answer.
+async fn flood(peer: Peer, source: Ipv4Addr, sent: &'static [u8], refused: Arc<AtomicUsize>) {
+    loop {
+        let refused = refused.clone();
+        tokio::spawn(async move {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind((source, 0).into())?;
+            let mut stream = socket.connect(peer.address).await?;
+            stream.write_all(sent).await?;
+            if !matches!(stream.read(&mut [0; 1]).await, Ok(1)) {
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+            io::Result::Ok(())
+        });
+        sleep(Duration::from_millis(33)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_request_of_the_leader_is_answered_during_a_flood() {
+    // Idle connections, and what is no handshake.
+    for sent in [b"".as_slice(), &[0xff; 64]] {
+        let (client, key) = controller();
+        let peer = agent(&[key]).await;
+        let refused = Arc::new(AtomicUsize::new(0));
+        let strangers = (2..14).map(|number| Ipv4Addr::new(127, 0, 0, number));
+        let flood: Vec<_> = strangers.map(|source| tokio::spawn(flood(peer, source, sent, refused.clone()))).collect();
+        // Longer than a handshake may take: idle connections then hold all that they can get.
+        for second in 0..8 {
+            for _ in 0..4 {
+                let get = || client.send(peer, Request::get("/a"), LIMIT);
+                let (one, two, three) = tokio::join!(get(), get(), get());
+                for answer in [one, two, three] {
+                    let status = answer.map(|reply| reply.status).map_err(|error| error.to_string());
+                    assert_eq!(status, Ok(200), "second {second}, {} were refused", refused.load(Ordering::Relaxed));
+                }
+                sleep(Duration::from_millis(250)).await;
+            }
+        }
+        flood.iter().for_each(JoinHandle::abort);
+        assert!(refused.load(Ordering::Relaxed) > 0);
+    }
 }
 
 #[tokio::test]
