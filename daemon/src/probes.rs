@@ -32,7 +32,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::probe::{PROBE_VERSION, ProbeError, ProbeReport, ProbeRequest, Task, WatchTask};
+use api::probe::{PROBE_VERSION, ProbeError, ProbeReport, ProbeRequest, Task, WatchTask, bounds};
 use thiserror::Error;
 use vcn::Family;
 
@@ -55,6 +55,9 @@ pub enum TaskError {
     /// It exceeds a bound.
     #[error(transparent)]
     Refused(#[from] ProbeError),
+    /// An address from which only others may send.
+    #[error("{0} is no address of this node: probes are not sent from it")]
+    ForeignSource(IpAddr),
     /// A name has no usable address.
     #[error("resolve {name}: {cause}")]
     Resolve {
@@ -83,6 +86,15 @@ impl ProbeEnvironment {
 /// An error if the task exceeds a bound, or cannot be prepared. Lost probes are no error.
 pub fn perform(request: &ProbeRequest, surroundings: &ProbeEnvironment) -> Result<ProbeReport, TaskError> {
     request.check()?;
+    let own = match &request.task {
+        Task::Send(task) => task.source,
+        Task::Open(flow) => Some(flow.target),
+        Task::Receive(task) => Some(task.address),
+        Task::Watch(_) => None,
+    };
+    if let Some(own) = own {
+        check_own(own)?;
+    }
     match &request.task {
         Task::Send(task) => send::send(task, surroundings),
         Task::Watch(task) => Ok(watch(task, surroundings)),
@@ -94,6 +106,15 @@ pub fn perform(request: &ProbeRequest, surroundings: &ProbeEnvironment) -> Resul
             Ok(ProbeReport { received: Some(received), ..empty() })
         }
     }
+}
+
+/// Checks that this host has an address, whatever the controller says: packets of another one would be taken for another program's.
+fn check_own(address: IpAddr) -> Result<(), TaskError> {
+    bounds::allowed(address)?;
+    let addresses = netlink::Socket::open().and_then(|mut kernel| kernel.addresses(None));
+    let addresses = addresses.map_err(|error| TaskError::Prepare(error.to_string()))?;
+    let is_own = addresses.iter().any(|held| held.address.ip() == address);
+    if is_own { Ok(()) } else { Err(TaskError::ForeignSource(address)) }
 }
 
 /// Counts the packets of a flow.

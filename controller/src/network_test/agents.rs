@@ -3,8 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use api::probe::{PROBE_PATH, ProbeReport, ProbeRequest};
+use api::probe::{PROBE_PATH, PROBE_VERSION, ProbeReport, ProbeRequest};
 use thiserror::Error;
+use vcn::{excerpt, printable};
+
+/// Of an agent's own words, in characters.
+const TEXT_MAX: usize = 256;
 
 /// Why an agent did not carry a request out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -43,18 +47,49 @@ pub(crate) trait AgentCalls: Send + Sync + 'static {
     -> impl Future<Output = Result<ProbeReport, AskError>> + Send;
 }
 
-/// Reads a report.
+/// Reads a report of our version: a field of another one may mean something else.
 pub(crate) fn read_report(body: &[u8]) -> Result<ProbeReport, AskError> {
-    serde_json::from_slice(body).map_err(|error| AskError::Refused(format!("an unreadable report: {error}")))
+    let report: ProbeReport = serde_json::from_slice(body)
+        .map_err(|error| AskError::Refused(format!("an unreadable report: {}", printable(&error.to_string()))))?;
+    match report.version {
+        PROBE_VERSION => Ok(report),
+        version => Err(AskError::Refused(format!(
+            "its report has version {version}, not {PROBE_VERSION}: update the agent or the controller"
+        ))),
+    }
 }
 
 /// What an agent's answer means, by its HTTP status.
 pub(crate) fn read_answer(status: u16, body: &[u8]) -> Result<ProbeReport, AskError> {
-    let text = || String::from_utf8_lossy(body).trim().to_owned();
+    let text = || excerpt(&printable(String::from_utf8_lossy(body).trim()), TEXT_MAX).into_owned();
     match status {
         200 => read_report(body),
         429 => Err(AskError::Busy),
         404 => Err(AskError::Refused(format!("it is older than network tests: no {PROBE_PATH}"))),
         _ => Err(AskError::Refused(text())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn report_of_another_version_is_refused() {
+        for version in [json!(0), json!(2), json!(255), json!(null)] {
+            let body = json!({ "version": version, "tally": { "sent": 5, "received": 5 } }).to_string();
+            assert!(matches!(read_answer(200, body.as_bytes()), Err(AskError::Refused(_))), "{version}");
+        }
+        let body = json!({ "version": PROBE_VERSION, "later": true }).to_string();
+        assert_eq!(read_answer(200, body.as_bytes()).map(|report| report.version), Ok(PROBE_VERSION));
+    }
+
+    #[test]
+    fn agents_words_are_short_and_printable() {
+        let body = format!("\u{1b}[2J\u{200b}ready{}", "x".repeat(60_000));
+        let Err(AskError::Refused(text)) = read_answer(400, body.as_bytes()) else { panic!() };
+        assert!(text.starts_with("\\u{1b}[2J\\u{200b}ready") && text.chars().count() <= TEXT_MAX + 1, "{text}");
     }
 }

@@ -68,6 +68,7 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
         }
     }
     match (investigation.evidence(), investigation.verdict()) {
+        (Some(evidence), _) if has_sent_nothing(evidence) => PairResult::Unknown(Box::new(nothing_sent(&pair))),
         (Some(evidence), Some(verdict)) => {
             let target = pair.case.target.node.clone();
             let is_silent = failure.is_some_and(|(node, error)| {
@@ -154,6 +155,21 @@ fn received(round: &[AgentRequest], answers: &[Answer]) -> bool {
     }
 }
 
+/// Whether a probe that has packets was not sent: then nothing is known, whatever the report says.
+fn has_sent_nothing(evidence: &Evidence) -> bool {
+    evidence.kind.transport().is_some() && evidence.attempt.tally.sent == 0
+}
+
+fn nothing_sent(pair: &TestPair) -> PairVerdict {
+    let node = pair.case.source.node.clone().unwrap_or_default();
+    verdict(
+        pair,
+        "NothingSent",
+        format!("{node}: the report has no sent probe"),
+        "Read the agent's log on that node, and update the agent if it is older than the controller.",
+    )
+}
+
 fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict {
     let (cause, fix) = match failure.as_ref().map(|(_, error)| error) {
         _ if pair.from_pod => {
@@ -182,13 +198,18 @@ fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict 
         ),
     };
     let failure = failure.map(|(node, error)| format!("{node}: {error}"));
+    verdict(pair, cause, failure.unwrap_or_default(), fix)
+}
+
+/// A pair of which nothing is known.
+fn verdict(pair: &TestPair, cause: &str, failure: String, fix: &str) -> PairVerdict {
     PairVerdict {
         source: pair.source.clone(),
         target: pair.target.clone(),
         probe: pair.case.send.kind.with_port(pair.case.send.port),
         label: "Unknown".to_owned(),
         cause: cause.to_owned(),
-        failure: failure.unwrap_or_default(),
+        failure,
         last_seen: "Unknown".to_owned(),
         before: String::new(),
         after: String::new(),
@@ -199,9 +220,52 @@ fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict 
 
 #[cfg(test)]
 mod tests {
-    use api::probe::{Flow, ProbeRequest, Received, Transport, WatchTask};
+    use std::net::IpAddr;
 
+    use api::probe::{Failure, Flow, ProbeRequest, Received, Tally, Transport, WatchTask};
+    use serde_json::json;
+
+    use super::super::pairs::{Nodes, pairs};
     use super::*;
+
+    /// An agent that answers with a tally.
+    struct Agent(Tally);
+
+    impl AgentCalls for Agent {
+        fn address(&self, _: &str) -> Option<IpAddr> {
+            None
+        }
+
+        async fn ask(&self, _: &str, _: &ProbeRequest, _: Duration) -> Result<ProbeReport, AskError> {
+            Ok(ProbeReport { tally: self.0.clone(), ..ProbeReport::default() })
+        }
+
+        async fn ask_pod(&self, _: &str, _: &ProbeRequest) -> Result<ProbeReport, AskError> {
+            Err(AskError::Busy)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn report_that_sent_nothing_leaves_the_pair_unknown() {
+        let unresolved = Some(Failure::Unresolved("a: no address".to_owned()));
+        for failure in [None, Some(Failure::Refused), unresolved] {
+            for kind in ["ICMP", "HTTP", "DNS", "Route"] {
+                let spec = json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }],
+                    "probes": [{ "type": kind }] });
+                let spec = serde_json::from_value(spec).unwrap();
+                let pair = pairs(&spec, &Nodes::default()).unwrap().remove(0);
+                let tally = Tally { sent: 0, received: 9, failure: failure.clone(), micros: vec![1] };
+                let found = investigate(Arc::new(Agent(tally)), pair).await;
+                let cause = match &found {
+                    PairResult::Unknown(pair) => Some((pair.label.as_str(), pair.cause.as_str())),
+                    PairResult::Verdict { .. } => None,
+                };
+                // A lookup has no packets.
+                let expected = (kind != "Route").then_some(("Unknown", "NothingSent"));
+                assert_eq!(cause, expected, "{kind} {failure:?}");
+            }
+        }
+    }
 
     fn ask(role: Role) -> AgentRequest {
         let address = "10.0.0.2".parse().unwrap();

@@ -48,6 +48,9 @@ pub(super) enum PairError {
         "the target {1} is no InternalIP of {0}, and no address of its VnicAttachments: correct it, or set externalTargets, and NETWORK_TEST_TARGETS=any on the controller"
     )]
     Foreign(String, IpAddr),
+    /// A source that is not the node's.
+    #[error("the source address {1} is no InternalIP of {0}, and no address of its VnicAttachments: correct it")]
+    ForeignSource(String, IpAddr),
     /// A URL that cannot be read.
     #[error("the target {0} is no URL of http or https")]
     Url(String),
@@ -174,6 +177,12 @@ impl Nodes {
             (None, Some(selector)) => self.selected(selector)?,
             (None, None) => Vec::new(),
         };
+        // From another address, packets could claim to be of any program.
+        if let (Some(node), Some(address)) = (&source.node, source.address)
+            && !self.known(node).contains(&address)
+        {
+            return Err(PairError::ForeignSource(node.clone(), address));
+        }
         let addresses = |node: &str| match source.all_addresses {
             true => self.known(node).into_iter().map(Some).collect(),
             false => vec![source.address],

@@ -2,7 +2,7 @@
 //! The test plays the kubelet's part.
 
 use api::TestState;
-use api::probe::{ProbeReport, ProbeRequest, Tally, Task};
+use api::probe::{PROBE_VERSION, ProbeReport, ProbeRequest, Tally, Task};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -88,7 +88,8 @@ async fn probe_pod_replies_for_pod_and_other_pods_are_refused() {
     wait_until("the controller may list Pods", async || shop.list(&ListParams::default()).await.is_ok()).await;
     create(&scene, "allowed", spec.clone()).await;
     let answered = Tally { sent: 5, received: 5, failure: None, micros: vec![100, 200, 300, 400, 500] };
-    let pod = end_probe(&scene, &ProbeReport { tally: answered, ..ProbeReport::default() }).await;
+    let pod =
+        end_probe(&scene, &ProbeReport { version: PROBE_VERSION, tally: answered, ..ProbeReport::default() }).await;
     let status = finished(&scene, "allowed").await;
     assert_eq!((status.worst_verdict.as_str(), status.counts.unwrap().sent), ("Reachable", 5), "{status:?}");
     let pods: Api<Pod> = Api::namespaced(scene.client.clone(), PROBES);
@@ -116,7 +117,7 @@ type Change = fn(&mut Value);
 #[expect(clippy::too_many_lines, reason = "a table")]
 async fn policies_refuse_other_pods(scene: &Scene, as_controller: &Api<Pod>, pod: &Pod) {
     let as_admin: Api<Pod> = Api::namespaced(scene.client.clone(), PROBES);
-    let changes: [(&str, Change); 22] = [
+    let changes: [(&str, Change); 30] = [
         ("image", |spec| spec["containers"][0]["image"] = json!("busybox")),
         ("command", |spec| spec["containers"][0]["command"] = json!(["/bin/sh"])),
         ("args", |spec| spec["containers"][0]["args"] = json!(["run"])),
@@ -151,6 +152,14 @@ async fn policies_refuse_other_pods(scene: &Scene, as_controller: &Api<Pod>, pod
             spec["serviceAccountName"] = json!("default");
             spec["serviceAccount"] = Value::Null;
         }),
+        ("grace", |spec| spec["terminationGracePeriodSeconds"] = json!(3600)),
+        ("group", |spec| spec["securityContext"]["runAsGroup"] = json!(0)),
+        ("groups", |spec| spec["securityContext"]["supplementalGroups"] = json!([0])),
+        ("fs-group", |spec| spec["securityContext"]["fsGroup"] = json!(1)),
+        ("own-group", |spec| spec["containers"][0]["securityContext"]["runAsGroup"] = json!(1)),
+        ("cpu", |spec| spec["containers"][0]["resources"]["requests"]["cpu"] = json!("64")),
+        ("memory", |spec| spec["containers"][0]["resources"]["limits"]["memory"] = json!("64Gi")),
+        ("no-resources", |spec| spec["containers"][0]["resources"] = Value::Null),
     ];
     scene.kubernetes.create_account(&ServiceAccount::new(PROBES, "default")).await.unwrap();
     // The policy alone, as if the label had been changed.
@@ -166,7 +175,37 @@ async fn policies_refuse_other_pods(scene: &Scene, as_controller: &Api<Pod>, pod
             assert_forbidden(refused, name, &["'oke-network-probe' with binding"]);
         }
     }
+    for (name, metadata) in [
+        ("annotation", json!({ "annotations": { "oke.oraclecloud.com/interfaces": "storage" } })),
+        ("other-annotation", json!({ "annotations": { "k8s.v1.cni.cncf.io/networks": "storage" } })),
+        ("label", json!({ "labels": { "app.kubernetes.io/name": "oke-network-probe", "app": "cart" } })),
+        ("no-label", json!({ "labels": null })),
+        ("finalizer", json!({ "finalizers": ["example.com/kept"] })),
+        ("owner", json!({ "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "a", "uid": "a" }] })),
+    ] {
+        let mut object = serde_json::to_value(again(pod, name, |_| ())).unwrap();
+        object["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        let object: Pod = serde_json::from_value(object).unwrap();
+        for pods in [as_controller, &as_admin] {
+            let refused = pods.create(&PostParams::default(), &object).await.map(|_| ());
+            assert_forbidden(refused, name, &["must have its two labels"]);
+        }
+    }
     as_admin.create(&PostParams::default(), &again(pod, "changed", |_| ())).await.unwrap();
+    for (metadata, is_allowed) in [
+        (json!({ "annotations": { "k8s.v1.cni.cncf.io/network-status": "[]" } }), true),
+        (json!({ "annotations": { "oke.oraclecloud.com/interfaces": "storage" } }), false),
+        (json!({ "annotations": { "k8s.v1.cni.cncf.io/networks": "storage" } }), false),
+        (json!({ "labels": { "app": "cart" } }), false),
+        (json!({ "finalizers": ["example.com/kept"] }), false),
+    ] {
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        let changed = as_admin.patch("changed", &PatchParams::default(), &patch).await.map(|_| ());
+        match is_allowed {
+            true => changed.unwrap(),
+            false => assert_forbidden(changed, "changed", &["must not request interfaces"]),
+        }
+    }
     let other = Patch::Strategic(json!({ "spec": { "containers": [{ "name": "probe", "image": "busybox" }] } }));
     let changed = as_admin.patch("changed", &PatchParams::default(), &other).await.map(|_| ());
     assert_forbidden(changed, "changed", &["must not be changed"]);

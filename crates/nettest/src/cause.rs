@@ -43,9 +43,6 @@ causes! {
     /// Packets of this size do not pass.
     PathMtu, Network,
     "Set the MTU of the link to what the path carries, or allow ICMP type 3 code 4 on the path so that hosts learn it.";
-    /// The VNIC's source/destination check.
-    SourceDestCheck, Network,
-    "Set skipSourceDestCheck on the VNIC that forwards, or give it the address.";
     /// The host sends packets of the address by another link, or has no route.
     HostRoute, SourceHost,
     "Run `oke-node-agent why-not-ready` in the agent's pod of the node: the rule or table of the VNIC is missing or another rule precedes it.";

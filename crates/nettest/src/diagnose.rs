@@ -79,7 +79,6 @@ const ROWS: &[Row] = &[
     network::path_mtu,
     network::bandwidth,
     network::large_packets,
-    network::source_dest_check,
 ];
 
 /// The verdict on a pair. A passing probe is never accused, whatever counters rose meanwhile.

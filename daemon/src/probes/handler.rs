@@ -70,7 +70,7 @@ fn reply(result: Result<ProbeReport, TaskError>) -> ProbeAnswer {
             Ok(body) => (200, body),
             Err(error) => (500, error.to_string().into_bytes()),
         },
-        Err(error @ TaskError::Refused(_)) => (400, error.to_string().into_bytes()),
+        Err(error @ (TaskError::Refused(_) | TaskError::ForeignSource(_))) => (400, error.to_string().into_bytes()),
         Err(error) => (422, error.to_string().into_bytes()),
     }
 }

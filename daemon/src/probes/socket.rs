@@ -39,9 +39,7 @@ impl ProbeRoute {
         let links = kernel.links()?;
         let name = |index: u32| links.iter().find(|link| link.index == index).map(|link| link.name.to_string());
         let holder = |address: IpAddr| addresses.iter().find(|held| held.address.ip() == address);
-        // IPv4 has no answer for a source that is no address of this host: packets of pods, say.
-        let from = task.source.filter(|source| holder(*source).is_some());
-        let found = kernel.route_of(&RoutedPacket { by: None, from, to: target.ip() }).ok();
+        let found = kernel.route_of(&RoutedPacket { by: None, from: task.source, to: target.ip() }).ok();
         let source = task.source.or_else(|| found.as_ref().and_then(|route| route.source));
         let held = source.and_then(holder);
         let expected = held.and_then(|held| name(held.index)).unwrap_or_default();
@@ -72,8 +70,7 @@ impl ProbeRoute {
         Family::of(self.target.ip())
     }
 
-    /// A socket that is bound and not connected. A source that is no address of the host is allowed: its answers are seen by the
-    /// tap alone.
+    /// A socket that is bound and not connected.
     pub(super) fn open(&self, kind: Type, protocol: Option<Protocol>) -> io::Result<Socket> {
         let family = self.family();
         let domain = if family == Family::Ipv4 { Domain::IPV4 } else { Domain::IPV6 };
@@ -82,12 +79,6 @@ impl ProbeRoute {
             socket.bind_device(Some(CString::new(link.as_str())?.as_bytes_with_nul()))?;
         }
         if let Some(source) = self.source {
-            match family {
-                // The kernel would find no route for it otherwise.
-                Family::Ipv4 if self.route.expected.is_empty() => socket.set_ip_transparent_v4(true)?,
-                Family::Ipv4 => {}
-                Family::Ipv6 => socket.set_freebind_v6(true)?,
-            }
             // The port of a connection that was reset a moment ago.
             socket.set_reuse_address(kind == Type::STREAM)?;
             let port = if kind == Type::RAW { 0 } else { self.source_port };

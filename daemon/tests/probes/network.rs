@@ -131,11 +131,3 @@ fn path_that_swallows_or_reports_large_packets_is_named() {
         assert_eq!(router, reported, "{}", verdict.failure);
     }
 }
-
-#[test]
-fn source_dest_check_of_a_vnic_is_named() {
-    let lab = Lab::new();
-    let mut case = lab.case(ProbeKind::Icmp, 0);
-    case.send.source = Some("10.244.1.7".parse().unwrap());
-    assert_eq!(lab.named(case), (Label::Proven, vec![Cause::SourceDestCheck]));
-}

@@ -1,7 +1,7 @@
 //! What the agent refuses, whatever the controller asks: checked at the agent, after a name was resolved.
 
 use api::TargetService;
-use api::probe::{ProbeError, ProbeKind, ProbeRequest, ProbeTarget, Task};
+use api::probe::{Flow, ProbeError, ProbeKind, ProbeRequest, ProbeTarget, ReceiveTask, SendTask, Task, Transport};
 use oke_node_agent::probes::TaskError;
 
 use crate::lab::{Lab, PORT};
@@ -20,6 +20,23 @@ fn agent_refuses_what_exceeds_its_bounds_and_forbidden_addresses() {
     for address in ["169.254.169.254", "127.0.0.1", "169.254.0.2"] {
         let refused = asked(&|send| send.target = ProbeTarget::Address(address.parse().unwrap()));
         assert!(matches!(refused, Err(TaskError::Refused(ProbeError::Forbidden(_)))), "{address}");
+    }
+    // Of a pod, of another node, of none.
+    for address in ["10.244.1.7", "10.0.20.2", "203.0.113.9", "2001:db8::7", "2603:c020:0:2::2"] {
+        let address: std::net::IpAddr = address.parse().unwrap();
+        let base = if address.is_ipv4() { lab.case(ProbeKind::Tcp, PORT) } else { lab.case_v6(ProbeKind::Tcp, PORT) };
+        for kind in [ProbeKind::Icmp, ProbeKind::Tcp, ProbeKind::Udp, ProbeKind::Route] {
+            let send = SendTask { kind, source: Some(address), ..base.send.clone() };
+            let refused = lab.ask("front-1", &ProbeRequest::new(Task::Send(send)));
+            assert!(matches!(refused, Err(TaskError::ForeignSource(_))), "{kind:?} {address}: {refused:?}");
+        }
+        let flow =
+            Flow { protocol: Transport::Udp, source: lab.address("back-1"), target: address, source_port: 1, port: 1 };
+        let refused = lab.ask("front-1", &ProbeRequest::new(Task::Open(flow)));
+        assert!(matches!(refused, Err(TaskError::ForeignSource(_))), "{address}: {refused:?}");
+        let receive = ReceiveTask { address, port: 5201, from: lab.address("back-1"), for_ms: 100 };
+        let refused = lab.ask("front-1", &ProbeRequest::new(Task::Receive(receive)));
+        assert!(matches!(refused, Err(TaskError::ForeignSource(_))), "{address}: {refused:?}");
     }
     let peers = asked(&|send| send.target = ProbeTarget::Service(TargetService::Peers));
     assert!(matches!(peers, Err(TaskError::Refused(ProbeError::Unfit(_)))));

@@ -112,6 +112,24 @@ fn forbidden_addresses_are_refused_although_external_targets_are_allowed() {
 }
 
 #[test]
+fn source_address_must_be_the_nodes_own() {
+    let from = |node: &str, address: &str| {
+        let spec = spec(json!([{ "node": node, "address": address }]), json!([{ "node": "d" }]), &json!({}));
+        shown(&spec, &Nodes { allowed: TestTargets::Any, ..nodes() })
+    };
+    // Of its agent, of the Node, of a VNIC.
+    for address in ["10.0.10.2", "10.0.50.2"] {
+        assert_eq!(from("a", address).unwrap(), [super::at("a", Some(address.parse().unwrap())) + ">d"]);
+    }
+    assert_eq!(from("b", "10.0.10.3").unwrap(), ["b/10.0.10.3>d"]);
+    // Of another node, of a pod on it, of none.
+    for (node, address) in [("a", "10.0.20.2"), ("b", "10.0.33.7"), ("a", "203.0.113.9"), ("e", "10.0.10.2")] {
+        let refused = PairError::ForeignSource(node.to_owned(), address.parse().unwrap());
+        assert_eq!(from(node, address), Err(refused));
+    }
+}
+
+#[test]
 fn nothing_to_test_and_too_much_are_refused() {
     let one = |node: &str| spec(json!([{ "node": node }]), json!([{ "node": node }]), &json!({}));
     assert_eq!(shown(&one("a"), &nodes()), Err(PairError::None));

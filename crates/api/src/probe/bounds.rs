@@ -188,19 +188,37 @@ pub fn allowed(address: IpAddr) -> Result<(), ProbeError> {
                 || v6.is_multicast()
                 || v6.is_unicast_link_local()
                 || v6 == vcn::METADATA_ADDRESS_V6
-                || embedded(v6).is_some_and(|v4| allowed(v4.into()).is_err())
+                || embeds_forbidden(v6)
         }
     };
     if forbidden { Err(ProbeError::Forbidden(address)) } else { Ok(()) }
 }
 
-/// The IPv4 address that a translator on the path would make of it (RFC 6052, RFC 3056).
-const fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// Whether a translator or tunnel on the path could make a forbidden IPv4 address of it. Prefixes of single networks are unknown
+/// here.
+fn embeds_forbidden(address: Ipv6Addr) -> bool {
+    let is_forbidden = |octets: [u8; 4]| allowed(Ipv4Addr::from(octets).into()).is_err();
     match address.octets() {
+        // Local NAT64 (RFC 8215) with a prefix of 48, 56, 64 or 96 bits (RFC 6052 §2.2). Of the lengths that are not used, the
+        // octets are zero.
+        [0, 0x64, 0xff, 0x9b, 0, 1, a, b, _, c, d, e, f, g, h, i] => {
+            let candidates = [[a, b, c, d], [b, c, d, e], [c, d, e, f], [f, g, h, i]];
+            let mut used = candidates.into_iter().filter(|octets| octets[0] != 0).peekable();
+            used.peek().is_none() || used.any(is_forbidden)
+        }
+        // NAT64 (RFC 6052), IPv4-compatible (RFC 4291 §2.5.5.1), IPv4-translated (RFC 2765 §2.1).
         [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]
         | [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]
-        | [0x20, 0x02, a, b, c, d, ..] => Some(Ipv4Addr::new(a, b, c, d)),
-        _ => None,
+        | [0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, a, b, c, d] => is_forbidden([a, b, c, d]),
+        // Teredo (RFC 4380 §4): the server, and the client with its bits inverted.
+        [0x20, 0x01, 0, 0, a, b, c, d, _, _, _, _, e, f, g, h] => {
+            is_forbidden([a, b, c, d]) || is_forbidden([!e, !f, !g, !h])
+        }
+        // 6to4 (RFC 3056). The rest may be an address of ISATAP.
+        [0x20, 0x02, a, b, c, d, ..] if is_forbidden([a, b, c, d]) => true,
+        // ISATAP (RFC 5214 §6.1), in any subnet.
+        [.., 0 | 2, 0, 0x5e, 0xfe, a, b, c, d] => is_forbidden([a, b, c, d]),
+        _ => false,
     }
 }
 
@@ -218,108 +236,4 @@ fn text(field: &'static str, text: Option<&str>, fits: impl Fn(char) -> bool) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn request(change: &Value) -> Result<ProbeRequest, ProbeError> {
-        let mut send = json!({
-            "kind": "TCP", "target": { "address": "10.0.0.2" }, "port": 443, "count": 3, "intervalMs": 50, "timeoutMs": 1000
-        });
-        let fields = send.as_object_mut().unwrap();
-        fields.extend(change.as_object().unwrap().clone());
-        let body = json!({ "version": 1, "task": { "send": send } }).to_string();
-        ProbeRequest::read(body.as_bytes())
-    }
-
-    #[test]
-    fn request_within_its_bounds_is_read() {
-        let read = request(&json!({})).unwrap();
-        let again = ProbeRequest::read(serde_json::to_string(&read).unwrap().as_bytes()).unwrap();
-        assert_eq!(read, again);
-        assert!(request(&json!({ "count": 6, "timeoutMs": 4958 })).is_ok(), "29,998 ms");
-        assert!(request(&json!({ "kind": "Throughput", "mbits": 100 })).is_ok());
-    }
-
-    #[test]
-    fn request_beyond_a_bound_is_refused() {
-        for change in [
-            json!({ "count": 0 }),
-            json!({ "count": 101 }),
-            json!({ "intervalMs": 9 }),
-            json!({ "timeoutMs": 5001 }),
-            json!({ "timeoutMs": 0 }),
-            json!({ "count": 30, "timeoutMs": 1000 }),
-            json!({ "size": 9001 }),
-            json!({ "port": 0 }),
-            json!({ "path": "/a b" }),
-            json!({ "path": "/a\r\nHost: b" }),
-            json!({ "name": "a b" }),
-            json!({ "name": "x".repeat(254) }),
-            json!({ "target": { "service": "peers" } }),
-            json!({ "target": { "host": "" } }),
-            json!({ "kind": "HTTPS", "target": { "service": "imds" } }),
-            json!({ "follow": true }),
-            json!({ "mbits": 10 }),
-            json!({ "kind": "Throughput" }),
-            json!({ "kind": "Throughput", "mbits": 10_001 }),
-            json!({ "kind": "Throughput", "mbits": 0 }),
-            json!({ "kind": "Throughput", "mbits": 10, "port": 0 }),
-        ] {
-            assert!(request(&change).is_err(), "{change}");
-        }
-        assert_eq!(ProbeRequest::read(&[b' '; REQUEST_MAX + 1]), Err(ProbeError::TooLong(REQUEST_MAX + 1)));
-        let later = br#"{"version":2,"task":{"open":{"protocol":"tcp","source":"10.0.0.2","target":"10.0.0.3","sourcePort":1,"port":1}}}"#;
-        assert_eq!(ProbeRequest::read(later), Err(ProbeError::Version(2)));
-    }
-
-    #[test]
-    fn receiver_listens_for_one_sender_on_an_unprivileged_port() {
-        let receive = |change: Value| {
-            let mut receive = json!({ "address": "10.0.0.3", "port": 5201, "from": "10.0.0.2", "forMs": 6_000 });
-            receive.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-            ProbeRequest::read(json!({ "version": 1, "task": { "receive": receive } }).to_string().as_bytes())
-        };
-        assert!(receive(json!({})).is_ok());
-        for change in [
-            json!({ "port": 22 }),
-            json!({ "forMs": 30_001 }),
-            json!({ "address": "127.0.0.1" }),
-            json!({ "address": "0.0.0.0" }),
-            json!({ "from": "169.254.169.254" }),
-        ] {
-            assert!(receive(change.clone()).is_err(), "{change}");
-        }
-    }
-
-    #[test]
-    fn host_local_and_metadata_addresses_are_never_targets() {
-        for address in [
-            "127.0.0.1",
-            "127.8.0.1",
-            "0.0.0.0",
-            "0.1.2.3",
-            "169.254.169.254",
-            "169.254.0.2",
-            "224.0.0.1",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "::ffff:169.254.169.254",
-            "::ffff:127.0.0.1",
-            "::127.0.0.1",
-            "64:ff9b::a9fe:a9fe",
-            "2002:a9fe:a9fe::1",
-            "fe80::1",
-            "ff02::1",
-            "fd00:c1::a9fe:a9fe",
-        ] {
-            let refused = request(&json!({ "target": { "address": address } }));
-            assert_eq!(refused, Err(ProbeError::Forbidden(address.parse().unwrap())), "{address}");
-        }
-        for address in ["10.0.0.2", "203.0.113.7", "2603:c020:0:1::2", "fd00:c1::1"] {
-            assert!(request(&json!({ "target": { "address": address } })).is_ok(), "{address}");
-        }
-    }
-}
+mod tests;

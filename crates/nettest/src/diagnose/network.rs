@@ -43,16 +43,6 @@ fn is_slow(evidence: &Evidence) -> bool {
     matches!(evidence.attempt.tally.failure, Some(Failure::Slow { .. }))
 }
 
-/// The host's own address passes, another address of the same host does not get further than its VNIC.
-pub(super) fn source_dest_check(evidence: &Evidence) -> Option<Finding> {
-    let own = evidence.reaches(Change::OwnAddress) == Some(true);
-    let lost = Tap::last(evidence) == Some(Tap::SourceOut);
-    // Without the target's tap, a rule that drops this source further on has the same traces.
-    let strength = if evidence.arrival.is_some() { Strength::Proven } else { Strength::Possible };
-    let same_link = evidence.attempt.route.as_ref().is_some_and(|route| route.expected.is_empty());
-    (evidence.source_requested && own && lost && same_link).then(|| Finding::new(Cause::SourceDestCheck, strength))
-}
-
 /// What is left when some of the same packets pass.
 pub(super) fn partial_loss() -> Vec<Finding> {
     possible(&[Cause::Intermittent, Cause::VnicConntrack])
