@@ -9,6 +9,7 @@ use oci::{
     ApiKey, Budget, Endpoints, InstancePrincipal, Login, Observer, Oci, Options, Region, RegionName, Trust,
     WorkloadIdentity,
 };
+use resident::config::file::read;
 
 use crate::args::{OciSettings, Principal};
 
@@ -45,7 +46,8 @@ pub(crate) async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>)
 fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<RegionName>, Trust)> {
     let trust = match &settings.ca_file {
         Some(file) => {
-            Trust::Only(std::fs::read(file).with_context(|| format!("reading OCI_CA_FILE {}", file.display()))?)
+            let pem = read(file).with_context(|| format!("reading OCI_CA_FILE {}", file.display()))?;
+            Trust::Only(pem.into_bytes())
         }
         None => Trust::Public,
     };
@@ -96,6 +98,7 @@ async fn region(settings: &OciSettings, named: Option<RegionName>, trust: &Trust
     let metadata = InstancePrincipal::new(&settings.metadata_url, trust);
     let here = metadata.map_err(|error| NoClient::Misconfigured(error.into()))?.region().await;
     let here = here.context(missing).map_err(NoClient::NotYet)?;
+    // Of a region that the table lists, `here` has the table's realm.
     let name = named.unwrap_or_else(|| here.name().clone());
     Ok(Region::new(name, realm.unwrap_or_else(|| here.realm().clone())))
 }

@@ -175,7 +175,7 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
         () = reload => Some(ExitCause::Reconfigured),
         () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the metrics' server ended"))),
         () = published(&member.entry) => None,
-        () = server::serve_port(view_port, member.view.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the view's server ended"))),
+        () = server::serve_view(view_port, member.view.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the view's server ended"))),
         () = server::serve_port(port, status_server.clone()) => Some(ExitCause::Broken(anyhow::anyhow!("the port's server ended"))),
     };
     match ended {

@@ -1,16 +1,23 @@
 //! The API server: the kubeconfig's client, and what is read with it. It is connected when first needed.
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use api::VnicAttachment;
+use api::{Received, VnicAttachment};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::header::UPGRADE;
+use hyper::{Request, Response};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::DeserializeGuard;
 use kube::{Api, Client, Config};
 use resident::api_server::list;
 use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout_at};
+use tower::{BoxError, service_fn};
 use vcn::Ocid;
 
 use crate::args::Target;
@@ -19,6 +26,10 @@ use crate::args::Target;
 const CONNECTING: Duration = Duration::from_secs(5);
 /// The most time until the next part of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
+/// For one request and its answer.
+const DEADLINE: Duration = Duration::from_mins(1);
+/// The longest answer: a page of 500 Nodes, each of the 100 KB that few have.
+const BODY_MAX: usize = 64 << 20;
 
 pub(crate) struct Cluster {
     pub(crate) target: Target,
@@ -45,18 +56,21 @@ impl Cluster {
 
     /// A Node; `None` where there is none.
     pub(crate) async fn node(&self, name: &str) -> anyhow::Result<Option<Node>> {
-        let api: Api<Node> = Api::all(self.client().await?);
-        api.get_opt(name).await.with_context(|| format!("reading Node {name}"))
+        let api: Api<Received<Node>> = Api::all(self.client().await?);
+        let found = api.get_opt(name).await.with_context(|| format!("reading Node {name}"))?;
+        Ok(found.map(readable))
     }
 
-    /// All Nodes.
+    /// All Nodes. One that this version cannot read has its metadata only.
     pub(crate) async fn nodes(&self) -> anyhow::Result<Vec<Node>> {
-        list(&Api::all(self.client().await?), ListParams::default()).await.context("listing Nodes")
+        let api: Api<Received<Node>> = Api::all(self.client().await?);
+        let found = list(&api, ListParams::default()).await.context("listing Nodes")?;
+        Ok(found.into_iter().map(readable).collect())
     }
 
     /// The VnicAttachments of an instance, or all.
     pub(crate) async fn attachments(&self, instance: Option<&Ocid>) -> anyhow::Result<Attachments> {
-        let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(self.client().await?);
+        let api: Api<Received<VnicAttachment>> = Api::all(self.client().await?);
         let selected = match instance {
             Some(instance) => ListParams::default().fields(&format!("spec.instanceId={instance}")),
             None => ListParams::default(),
@@ -70,6 +84,11 @@ impl Cluster {
         }
         Ok(found)
     }
+}
+
+/// A Node, or its metadata: kubelets write the rest.
+fn readable(node: Received<Node>) -> Node {
+    node.0.unwrap_or_else(|unreadable| Node { metadata: unreadable.metadata, ..Node::default() })
 }
 
 async fn connect(target: &Target) -> anyhow::Result<Client> {
@@ -89,5 +108,42 @@ async fn connect(target: &Target) -> anyhow::Result<Client> {
     config.connect_timeout = Some(CONNECTING);
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(SILENCE);
-    Client::try_from(config).context("setting up the Kubernetes client")
+    Ok(bounded(Client::try_from(config).context("setting up the Kubernetes client")?, BODY_MAX))
 }
+
+/// The same client, whose answers end in time and at a length.
+fn bounded(client: Client, body_max: usize) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let send = move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let (end, is_upgrade) = (Instant::now() + DEADLINE, request.headers().contains_key(UPGRADE));
+            let answer = timeout_at(end, client.send(request)).await.map_err(|_| Late)??;
+            // A port-forward lasts; its reader has a deadline.
+            Ok::<_, BoxError>(match is_upgrade {
+                true => answer,
+                false => {
+                    let (head, body) = answer.into_parts();
+                    let body = timeout_at(end, Limited::new(body, body_max).collect()).await.map_err(|_| Late)??;
+                    Response::from_parts(head, Body::from(body.to_bytes()))
+                }
+            })
+        }
+    };
+    Client::new(service_fn(send), namespace)
+}
+
+/// An answer that did not end in time.
+#[derive(Debug)]
+struct Late;
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no complete answer of the API server within {} s", DEADLINE.as_secs())
+    }
+}
+
+impl Error for Late {}
+
+#[cfg(test)]
+mod tests;

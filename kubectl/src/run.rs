@@ -3,18 +3,23 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use resident::logging::chain;
 use resident::page::Page;
 use serde::Serialize;
+use tokio::time::timeout;
+use vcn::printable;
 
 use crate::args::{Args, Command, Format};
 use crate::cluster::Cluster;
 use crate::commands::{explain, nettest, node, status, vnics};
 use crate::table::paint;
+
+/// For a command with all its requests: more than a network test takes.
+const LONGEST: Duration = Duration::from_mins(6);
 
 /// The exit status, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +68,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let cluster = Cluster::new(args.target);
-    let exit = runtime.block_on(async {
+    let command = async {
         match args.command {
             Command::Status(asked) => print(&status::run(&cluster, asked.problems).await?, asked.output.format),
             Command::Node(asked) => print(&node::run(&cluster, &asked.name).await?, asked.output.format),
@@ -77,6 +82,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             },
             Command::Explain(asked) => print(&explain::run(asked.word.as_deref()), asked.output.format),
         }
+    };
+    let exit = runtime.block_on(async {
+        let ended = timeout(LONGEST, command).await;
+        ended.unwrap_or_else(|_| bail!("no complete answer within {} s", LONGEST.as_secs()))
     });
     // A lookup of a name may hang in a thread.
     runtime.shutdown_background();
@@ -90,8 +99,13 @@ impl From<Exit> for ExitCode {
 }
 
 fn failed(error: &anyhow::Error, exit: Exit) -> Exit {
-    eprintln!("kubectl oke-node: {}", vcn::printable(&chain(error.as_ref())));
+    eprintln!("kubectl oke-node: {}", words(error));
     exit
+}
+
+/// An error for a terminal: the API server repeats what others wrote.
+fn words(error: &anyhow::Error) -> String {
+    printable(&chain(error.as_ref())).into_owned()
 }
 
 fn print(answer: &impl Answer, format: Format) -> anyhow::Result<Exit> {
@@ -110,4 +124,16 @@ fn print(answer: &impl Answer, format: Format) -> anyhow::Result<Exit> {
     };
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(answer.exit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_of_a_network_test_is_printable() {
+        let error = anyhow::anyhow!("\u{1b}[2Jready\n\u{200b}\u{feff}\u{202e}").context("creating a NetworkTest");
+        let expected = r"creating a NetworkTest: \u{1b}[2Jready\n\u{200b}\u{feff}\u{202e}";
+        assert_eq!(words(&error), expected);
+    }
 }

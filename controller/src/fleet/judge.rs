@@ -195,13 +195,17 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
     critical.sort_by_key(|check| (Reverse(check.severity), check.since_unix_millis, &check.name));
     let Some(worst) = critical.first() else {
         if let Some(off) = summary.checks.iter().find(|check| check.area == area && check.name == HEALTH_OFF) {
-            return (ConditionStatus::Unknown, HEALTH_OFF.to_owned(), vcn::printable(&off.message).into_owned());
+            return (ConditionStatus::Unknown, HEALTH_OFF.to_owned(), shown(&off.message));
         }
         return (ConditionStatus::True, HEALTHY.to_owned(), "No critical problem.".to_owned());
     };
     let messages: Vec<String> = critical.iter().take(MESSAGES).map(|check| message_of(check)).collect();
-    let message = vcn::excerpt(&vcn::printable(&messages.join(" ")), MESSAGE_MAX).into_owned();
-    (ConditionStatus::False, reason(&worst.name), message)
+    (ConditionStatus::False, reason(&worst.name), shown(&messages.join(" ")))
+}
+
+/// Words of an agent, within the bounds of the policy oke-node-controller-writes.
+fn shown(text: &str) -> String {
+    vcn::excerpt(&vcn::printable(text), MESSAGE_MAX).into_owned()
 }
 
 fn message_of(check: &Check) -> String {

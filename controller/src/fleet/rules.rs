@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use channel::BODY_MAX;
 use health::rules::{Rules, RulesText, version};
+use resident::config::file::read;
 use resident::logging::chain;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
@@ -46,7 +47,9 @@ pub(crate) enum RulesError {
 impl FleetRules {
     /// Reads the file, if it is there.
     pub(crate) async fn read(file: &Path) -> Result<Option<Self>, RulesError> {
-        let text = match tokio::fs::read_to_string(file).await {
+        let path = file.to_owned();
+        let read = tokio::task::spawn_blocking(move || read(&path)).await;
+        let text = match read.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read?,
         };
@@ -120,6 +123,18 @@ mod tests {
             let error = FleetRules::read(&file).await.unwrap_err().to_string();
             assert!(error.starts_with(problem), "{error}");
         }
+        // Neither blocks, nor reads without end.
+        for special in ["mkfifo", "ln"] {
+            std::fs::remove_file(&file).unwrap();
+            let mut make = std::process::Command::new(special);
+            if special == "ln" {
+                make.args(["-s", "/dev/zero"]);
+            }
+            assert!(make.arg(&file).status().unwrap().success());
+            let error = chain(&FleetRules::read(&file).await.unwrap_err());
+            assert!(error.ends_with("it is no regular file"), "{special}: {error}");
+        }
+        std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, r#"{"rules": []}"#).unwrap();
         assert_eq!(FleetRules::read(&file).await.unwrap().unwrap().version.len(), 71);
     }

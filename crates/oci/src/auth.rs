@@ -15,6 +15,11 @@ pub(crate) mod sign;
 mod token;
 mod workload;
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
 use tokio::time::Instant;
 
 pub use api_key::{ApiKey, KeyOwner};
@@ -83,6 +88,26 @@ impl Login {
 }
 
 /// Reads a file that a login needs.
-async fn read_file(what: &'static str, path: &std::path::Path) -> Result<Vec<u8>, LoginError> {
-    tokio::fs::read(path).await.map_err(|source| LoginError::File { what, path: path.display().to_string(), source })
+async fn read_file(what: &'static str, path: &Path) -> Result<Vec<u8>, LoginError> {
+    let file = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || read_bounded(&file)).await;
+    let read = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+    read.map_err(|source| LoginError::File { what, path: path.display().to_string(), source })
+}
+
+/// Keys, tokens and certificates are shorter.
+const FILE_MAX: u64 = 1 << 20;
+
+/// All of a file: never a pipe, whose reader could wait without end.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return refused("it is not a regular file");
+    }
+    let mut bytes = Vec::new();
+    if file.take(FILE_MAX + 1).read_to_end(&mut bytes)? as u64 > FILE_MAX {
+        return refused("it is longer than 1 MiB");
+    }
+    Ok(bytes)
 }

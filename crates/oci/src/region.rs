@@ -78,14 +78,17 @@ impl Region {
         Self { name, realm }
     }
 
-    /// Reads the metadata service's `regionInfo`; the environment variable `OCI_REGION_METADATA` has the same form.
+    /// Reads the metadata service's `regionInfo`; the environment variable `OCI_REGION_METADATA` has the same form. A known region is
+    /// in its own realm, whatever the answer says: requests with our signature would go to that domain.
     ///
     /// # Errors
     /// When it names no region or no realm.
     pub fn from_region_info(json: &[u8]) -> Result<Self, Error> {
         let info: RegionInfo =
             serde_json::from_slice(json).map_err(|error| Error::setup_by("the region information", error))?;
-        Ok(Self::new(RegionName::new(&info.region_identifier)?, RealmDomain::new(&info.realm_domain_component)?))
+        let name = RegionName::new(&info.region_identifier)?;
+        let realm = name.realm().map_or_else(|| RealmDomain::new(&info.realm_domain_component), Ok)?;
+        Ok(Self::new(name, realm))
     }
 
     /// Its name.
@@ -164,12 +167,19 @@ mod tests {
 
     #[test]
     fn region_information_names_region_and_realm() {
-        let json = br#"{"realmKey":"oc99","realmDomainComponent":"oraclecloud99.com","regionKey":"NJA","regionIdentifier":"ap-chiyoda-1"}"#;
-        assert_eq!(
-            Region::from_region_info(json).unwrap().endpoints().core.as_str(),
-            "https://iaas.ap-chiyoda-1.oraclecloud99.com",
-            "the table does not matter"
-        );
+        for (region, realm, host) in [
+            ("ap-chiyoda-9", "oraclecloud99.com", "ap-chiyoda-9.oraclecloud99.com"),
+            // Known ones: the table alone decides.
+            ("ap-chiyoda-1", "oraclecloud99.com", "ap-chiyoda-1.oraclecloud8.com"),
+            ("NJA", "evil.example", "ap-chiyoda-1.oraclecloud8.com"),
+            ("eu-frankfurt-1", "", "eu-frankfurt-1.oraclecloud.com"),
+        ] {
+            let json =
+                format!(r#"{{"realmKey":"oc99","realmDomainComponent":"{realm}","regionIdentifier":"{region}"}}"#);
+            let endpoints = Region::from_region_info(json.as_bytes()).unwrap().endpoints();
+            assert_eq!(endpoints.core.as_str(), format!("https://iaas.{host}"));
+            assert_eq!(endpoints.auth.as_str(), format!("https://auth.{host}"));
+        }
         assert!(Region::from_region_info(b"{}").is_err());
     }
 

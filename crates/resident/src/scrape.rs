@@ -15,6 +15,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use crate::config::file::read;
 use crate::server::{Answer, Caller, Connections, Handler, connection, refused};
 
 /// The wait between two attempts to bind the port.
@@ -146,7 +147,10 @@ fn acceptor(folder: &Path) -> Result<TlsAcceptor, TlsError> {
         roots.add(certificate).map_err(TlsError::Identity)?;
     }
     let key = folder.join("tls.key");
-    let key = PrivateKeyDer::from_pem_file(&key).map_err(|source| TlsError::File { path: key, source })?;
+    let key = read(&key)
+        .map_err(pem::Error::Io)
+        .and_then(|text| PrivateKeyDer::from_pem_slice(text.as_bytes()))
+        .map_err(|source| TlsError::File { path: key, source })?;
     let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -158,8 +162,9 @@ fn acceptor(folder: &Path) -> Result<TlsAcceptor, TlsError> {
 }
 
 fn certificates(path: PathBuf) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = || CertificateDer::pem_file_iter(&path)?.collect::<Result<Vec<_>, _>>();
-    let found = read().and_then(|found| if found.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(found) });
+    let text = read(&path).map_err(pem::Error::Io);
+    let found = text.and_then(|text| CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>());
+    let found = found.and_then(|found| if found.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(found) });
     found.map_err(|source| TlsError::File { path, source })
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fs::{self, Permissions};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -30,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a client may take to ask.
 const QUESTION: Duration = Duration::from_secs(5);
+
+/// The answer to a request that names another host.
+const FOREIGN_HOST: &str = "the Host header names another host: use localhost\n";
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
@@ -53,6 +58,8 @@ pub struct Answer {
 pub enum Caller {
     /// Any client of the port.
     Anybody,
+    /// A client of a port on loopback, which names this machine as the host.
+    Local,
     /// Root.
     Root,
 }
@@ -105,6 +112,18 @@ pub async fn serve_port(listener: TcpListener, handler: Arc<impl Handler>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => connections.serve(connection(stream, handler.clone(), Caller::Anybody)).await,
+            Err(error) => refused(&error).await,
+        }
+    }
+}
+
+/// Serves a port on loopback, also by port-forward; never returns. A request must name loopback as its host. Otherwise a web page
+/// could read the answers in a browser of this machine, by a name that resolves to loopback.
+pub async fn serve_view(listener: TcpListener, handler: Arc<impl Handler>) {
+    let mut connections = Connections::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => connections.serve(connection(stream, handler.clone(), Caller::Local)).await,
             Err(error) => refused(&error).await,
         }
     }
@@ -171,9 +190,85 @@ async fn respond(
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
-    let Answer { status, content_type, body } = handler.answer(request.uri().path(), caller).await;
+    let answer = match caller {
+        Caller::Local if !names_loopback(&request) => Answer::text(403, FOREIGN_HOST),
+        _ => handler.answer(request.uri().path(), caller).await,
+    };
+    let Answer { status, content_type, body } = answer;
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     Ok(response)
+}
+
+/// Whether all names that a request has for this host mean loopback.
+fn names_loopback(request: &Request<Incoming>) -> bool {
+    let is_local = |authority: &str| {
+        let authority = authority.parse::<Authority>().ok().filter(|authority| !authority.as_str().contains('@'));
+        authority.is_some_and(|authority| {
+            let host = authority.host().trim_matches(['[', ']']);
+            host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        })
+    };
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let named = hosts.next().and_then(|host| host.to_str().ok());
+    let target = request.uri().authority().map(Authority::as_str);
+    named.is_some_and(is_local) && hosts.next().is_none() && target.is_none_or(is_local)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    struct Secret;
+
+    impl Handler for Secret {
+        async fn answer(&self, path: &str, _: Caller) -> Answer {
+            Answer::text(200, path)
+        }
+    }
+
+    #[tokio::test]
+    async fn view_refuses_a_foreign_host() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve_view(listener, Arc::new(Secret)));
+        let status = async |head: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(format!("{head}\r\n\r\n").as_bytes()).await.unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.unwrap();
+            text.split(' ').nth(1).unwrap_or_default().to_owned()
+        };
+        for host in ["localhost", "LocalHost:9811", "127.0.0.1:9811", "127.0.0.1", "127.1.2.3:1", "[::1]:9811", "[::1]"]
+        {
+            assert_eq!(status(&format!("GET /fleet HTTP/1.1\r\nHost: {host}")).await, "200", "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:9811",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1:9811",
+            "0.0.0.0:9811",
+            "[::ffff:10.0.0.1]",
+            "localhost@evil.example",
+            "evil@localhost",
+            "",
+            "a b",
+        ] {
+            assert_ne!(status(&format!("GET /fleet HTTP/1.1\r\nHost: {host}")).await, "200", "{host}");
+        }
+        for head in [
+            "GET /fleet HTTP/1.0",
+            "GET /fleet HTTP/1.1",
+            "GET /fleet HTTP/1.1\r\nHost: localhost\r\nHost: evil.example",
+            "GET http://evil.example/fleet HTTP/1.1\r\nHost: localhost",
+        ] {
+            assert_ne!(status(head).await, "200", "{head}");
+        }
+    }
 }

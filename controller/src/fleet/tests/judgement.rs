@@ -208,6 +208,11 @@ fn agents_text_is_bounded_and_printable() {
     assert_eq!((has[1].status, has[1].reason.len()), (False, 64));
     let messages: Vec<_> = judgement.writes[0].conditions.iter().map(|new| new.message.as_str()).collect();
     assert!(messages[1].chars().count() <= 401 && !messages[1].contains(char::is_control), "{messages:?}");
+    let mut off = check(health::summary::HEALTH_OFF, Area::Host, Severity::Warning, 1);
+    off.message = "\u{1b}[2J\u{200b}".repeat(1000);
+    let (judgement, _) = judged(&[], answered(&summary(vec![off])), 1);
+    let messages: Vec<_> = judgement.writes[0].conditions.iter().map(|new| new.message.as_str()).collect();
+    assert!(messages[1].chars().count() <= 401 && !messages[1].contains(['\u{1b}', '\u{200b}']), "{messages:?}");
 }
 
 #[test]

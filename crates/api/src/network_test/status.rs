@@ -240,6 +240,22 @@ mod tests {
     }
 
     #[test]
+    fn agents_words_in_a_status_are_printable() {
+        let status = NetworkTestStatus {
+            message: "\u{1b}[2J".to_owned(),
+            path: "a\u{feff}b".to_owned(),
+            worst: vec![pair("\n\u{200b}")],
+            ..NetworkTestStatus::default()
+        };
+        let bounded = status.bounded();
+        assert_eq!((bounded.message.as_str(), bounded.path.as_str()), (r"\u{1b}[2J", r"a\u{feff}b"));
+        let PairVerdict { source, label, fix, .. } = &bounded.worst[0];
+        for text in [source, label, fix] {
+            assert!(text.starts_with(r"\n\u{200b}") && vcn::printable(text) == text.as_str(), "{text}");
+        }
+    }
+
+    #[test]
     fn usual_verdicts_of_twenty_pairs_fit() {
         let usual = PairVerdict {
             source: "10.0.10.123".to_owned(),

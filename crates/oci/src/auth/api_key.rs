@@ -5,7 +5,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use crate::auth::key::RsaKey;
+use crate::auth::read_bounded;
 use crate::auth::sign::Credentials;
 use crate::error::{Error, chain};
 use crate::region::RegionName;
@@ -69,14 +70,15 @@ impl ApiKey {
     /// When one of the files cannot be read or lacks something; names the file and the entry.
     pub fn from_config_file(path: &Path, profile: &str) -> Result<Self, Error> {
         let at = || format!("profile {profile} of {}", path.display());
-        let text = fs::read_to_string(path).map_err(|error| Error::setup_by(path.display().to_string(), error))?;
+        let text = read_bounded(path).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        let text = text.map_err(|error| Error::setup_by(path.display().to_string(), error))?;
         let entries = entries(&text, profile).ok_or_else(|| Error::setup(format!("{}: there is none", at())))?;
         let entry = |name: &str| {
             let value = entries.get(name).filter(|value| !value.is_empty());
             value.cloned().ok_or_else(|| Error::setup(format!("{}: {name} is missing", at())))
         };
         let file = expand_home(&entry("key_file")?);
-        let pem = fs::read(&file)
+        let pem = read_bounded(&file)
             .map_err(|error| Error::setup_by(format!("{}: key_file {}", at(), file.display()), error))?;
         let region = entries.get("region").map(|region| RegionName::new(region)).transpose()?;
         let (tenancy, user, fingerprint) = (entry("tenancy")?, entry("user")?, entry("fingerprint")?);

@@ -15,6 +15,7 @@ use super::{
 
 const CONDITIONS: &str = "the controller may only write conditions of Nodes";
 const TYPES: &str = "of the types oke.oraclecloud.com/NetworkReady";
+const WORDS: &str = "a condition of the controller must be True, False or Unknown";
 const TRUSTED: &str = "only a controller may change the keys that agents trust";
 const OWN_KEY: &str = "a controller may only publish the key of its own pod";
 const MUTABLE: &str = "must have no binaryData and stay mutable";
@@ -94,6 +95,28 @@ async fn controller_writes_our_conditions_and_nothing_else_of_nodes() {
 
     for kind in ["Ready", "KernelDeadlock", "oke.oraclecloud.com/Other", "New"] {
         assert_refused(merge(&controller, "judged-1", &[condition(kind, "False")]).await, TYPES);
+    }
+    let with = |more: Value| {
+        let mut wrong = condition(&ours[1], "False");
+        wrong.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        wrong
+    };
+    for more in [json!({ "message": "m".repeat(512) }), json!({ "message": "größer <b>" }), json!({ "message": "" })]
+    {
+        merge(&controller, "judged-1", &[with(more)]).await.unwrap();
+    }
+    for more in [
+        json!({ "message": "m".repeat(513) }),
+        json!({ "message": "a\nb" }),
+        json!({ "message": "\u{1b}[2J" }),
+        json!({ "message": "\u{200b}" }),
+        json!({ "message": "\u{202e}" }),
+        json!({ "status": "Maybe" }),
+        json!({ "reason": "" }),
+        json!({ "reason": "two words" }),
+        json!({ "reason": "R".repeat(65) }),
+    ] {
+        assert_refused(merge(&controller, "judged-1", &[with(more)]).await, WORDS);
     }
     let removed = json!({ "type": "Ready", "$patch": "delete" });
     assert_refused(merge(&controller, "judged-1", &[removed]).await, TYPES);

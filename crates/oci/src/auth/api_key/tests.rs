@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
+use std::fs;
 
 const OWNER: KeyOwner<'static> = KeyOwner { tenancy: "t", user: "u", fingerprint: "f" };
 
@@ -37,6 +38,26 @@ fn a_missing_entry_is_named() {
     assert_eq!(refused("", "DEFAULT"), format!("setting up the OCI client: profile DEFAULT of {at}: there is none"));
     let no_key = refused("[DEFAULT]\nkey_file=/nonexistent/k.pem\n", "DEFAULT");
     assert!(no_key.ends_with("key_file /nonexistent/k.pem"), "{no_key}");
+}
+
+#[test]
+fn pipe_and_oversized_file_are_refused_immediately() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, key) = (folder.path().join("config"), folder.path().join("key.pem"));
+    let refused = || crate::error::chain(&ApiKey::from_config_file(&path, DEFAULT).unwrap_err());
+    let pipe = |path: &Path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    pipe(&path);
+    assert!(refused().ends_with("it is not a regular file"), "{}", refused());
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert!(refused().ends_with("it is not a regular file"), "{}", refused());
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, format!("[DEFAULT]\nuser=u\nfingerprint=f\ntenancy=t\nkey_file={}\n", key.display())).unwrap();
+    pipe(&key);
+    assert!(refused().ends_with("it is not a regular file"), "{}", refused());
+    fs::remove_file(&key).unwrap();
+    fs::write(&key, vec![b'a'; (1 << 20) + 1]).unwrap();
+    assert!(refused().ends_with("it is longer than 1 MiB"), "{}", refused());
 }
 
 #[test]
