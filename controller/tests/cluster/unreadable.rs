@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::scene::{Scene, reason};
 
-/// The API server's times have more days than ours.
+/// The API server takes times of more days than our types do.
 const LAST_DAY: &str = "9999-12-31T23:59:59Z";
 
 impl Scene {

@@ -163,7 +163,7 @@ impl Sources {
         let is_full = self.known.len() >= SOURCES_MAX;
         let (standing, own) = match self.known.get(&source) {
             Some(known) => (known.standing, known.usage),
-            // It cannot be told from those that fill the table.
+            // It cannot be distinguished from those that fill the table.
             None if is_full => (Standing::Failed, Usage::default()),
             None => (Standing::Unknown, Usage::default()),
         };

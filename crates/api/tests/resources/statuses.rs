@@ -1,4 +1,4 @@
-//! Bounds of statuses: agents and the controller write them, and a rogue token must not write what nobody can read.
+//! Bounds of statuses: agents and the controller write them, and a rogue token must not write what no program can read.
 
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
