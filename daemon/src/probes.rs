@@ -28,7 +28,7 @@ mod udp;
 mod volley;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl ProbeEnvironment {
     /// Those of this process.
     pub fn of_this_process() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
-        let host = variable("KUBERNETES_SERVICE_HOST").and_then(|host| host.parse::<IpAddr>().ok());
+        let host = resident::api_server::address();
         let port = variable("KUBERNETES_SERVICE_PORT").and_then(|port| port.parse::<u16>().ok());
         let api_server = host.zip(port).map(SocketAddr::from);
         Self { proc: PathBuf::from("/proc"), api_server }

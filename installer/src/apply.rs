@@ -9,6 +9,7 @@ mod leftover;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -83,7 +84,10 @@ impl Applier<'_> {
             && let Some(known) = self.record.configurations.get(&name)
             && let Some(pause) = known.pause(self.now)
         {
-            let (path, difference, times) = (change.target, difference.clone(), known.recent(self.now).len());
+            let set_aside = change.found.is_none().then(|| set_aside(&change.target)).flatten();
+            let set_aside = set_aside.map(|name| format!(", and {name} is there instead"));
+            let difference = difference.clone() + &set_aside.unwrap_or_default();
+            let (path, times) = (change.target, known.recent(self.now).len());
             self.report.failures.push(Error::Contention { path, times, within: WINDOW, difference, pause });
             return;
         }
@@ -183,6 +187,13 @@ impl ConfChange {
         };
         self.reverted.iter().fold(text, |text, reverted| format!("{text} ({reverted})"))
     }
+}
+
+/// The name that another program gave one of our files instead of removing it: Cilium appends `.cilium_bak`.
+fn set_aside(target: &Path) -> Option<String> {
+    let prefix = format!("{}.", file_name(target));
+    let entries = fs::read_dir(target.parent()?).ok()?.flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with(&prefix)).min()
 }
 
 /// Why pods get no network on a node that is left to another one. Where its configuration is copied, they have one.

@@ -32,6 +32,11 @@ pub enum FieldError {
     },
 }
 
+/// Whether a value says something: null does not, nor does what Go prints for it.
+pub fn is_given(value: &Value) -> bool {
+    !value.is_null() && value != "<null>"
+}
+
 /// A value and its path. `value` is `None` where the field is absent or null, which both mean "not given".
 #[derive(Clone, Debug)]
 pub struct Field<'a> {
@@ -53,7 +58,7 @@ impl<'a> Field<'a> {
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
         let value = match self.value {
             None => None,
-            Some(Value::Object(members)) => members.get(name).filter(|value| !value.is_null()),
+            Some(Value::Object(members)) => members.get(name).filter(|value| is_given(value)),
             Some(_) => return Err(self.unexpected("an object")),
         };
         Ok(Self { path, value })
@@ -69,7 +74,10 @@ impl<'a> Field<'a> {
             Some(Value::Array(elements)) => Ok(elements
                 .iter()
                 .enumerate()
-                .map(|(index, value)| Self { path: format!("{}[{index}]", self.path), value: Some(value) })
+                .map(|(index, value)| Self {
+                    path: format!("{}[{index}]", self.path),
+                    value: Some(value).filter(|value| is_given(value)),
+                })
                 .collect()),
             Some(_) => Err(self.unexpected("a list")),
         }

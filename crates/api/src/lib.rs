@@ -39,7 +39,7 @@ pub use annotation::{AnnotationError, wanted_profiles};
 pub use condition::reason::{AttachmentReason, ProfileReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
 pub use crd::size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
-pub use field::{Field, FieldError};
+pub use field::{Field, FieldError, is_given};
 pub use names::{
     AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG,
     NODE_NAME_MAX, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER,

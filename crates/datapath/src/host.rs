@@ -8,8 +8,8 @@ use ipnetwork::{IpNetwork, Ipv6Network};
 use netlink::Rule;
 use serde::{Deserialize, Serialize};
 use vcn::{
-    Family, IfName, LINK_ALIAS_PREFIX, LinkKindName, METADATA_ADDRESS, METADATA_ADDRESS_V6, MacAddr, Mark, Mtu,
-    PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, VnicRoute, vnic_mark,
+    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, METADATA_ADDRESS_V6, MacAddr, Mark, Mtu, PODS_TABLE,
+    PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, VnicRoute, vnic_mark,
 };
 
 use crate::pod::everything;
@@ -237,33 +237,33 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
         objects.push(Object::Rule(Rule { from: Some(own), ..rule }));
     }
     for object in vnic.routes.iter().flat_map(|route| routed(vnic, route)) {
-        // Several networks may be behind one next hop.
-        if !objects.contains(&object) {
+        // Several networks may be behind one next hop, and the first of two next hops of one network counts.
+        if !objects.iter().any(|known| known.same_slot(&object)) {
             objects.push(object);
         }
     }
     objects
 }
 
-/// A network behind a VNIC. A rule leads there, not a route in the main table, which is the operating system's; the kernel then
-/// takes the VNIC's own address for what the host sends there. Nothing in a family that the VNIC lacks.
+/// A network behind a VNIC. Rules lead there, not a route in the main table, which is the operating system's; the kernel then
+/// takes the VNIC's own address for what the host sends there. Longer routes of the main table count first: without them a wide
+/// network would cut the host off from its own subnet. Nothing in a family that the VNIC lacks.
 fn routed(vnic: &HostVnic, route: &VnicRoute) -> Vec<Object> {
     let family = Family::of(route.destination.ip());
     let Some(at) = vnic.vnic.addressing.of(family) else { return Vec::new() };
     let (link, table) = (vnic.placement.link(), vnic.table);
     let leads = |destination, via| Object::Route(RouteSpec { destination, via, link: link.clone(), table });
-    let mut objects = Vec::new();
-    if let Some(via) = route.via.filter(|via| *via != at.router && Family::of(*via) == family) {
-        objects.push(leads(IpNetwork::from(via), None));
-        objects.push(leads(route.destination, Some(via)));
-    }
-    let rule = Rule::new(family, RulePriorities::TO_NETWORK, table, PROTOCOL);
-    objects.push(Object::Rule(Rule { to: Some(route.destination), ..rule }));
-    objects
+    let via = route.via.filter(|via| Family::of(*via) == family).unwrap_or(at.router);
+    let on_link = (via != at.router).then(|| leads(IpNetwork::from(via), None));
+    let rule = |priority, table| Rule { to: Some(route.destination), ..Rule::new(family, priority, table, PROTOCOL) };
+    let [before, priority] = RulePriorities::to_network(&route.destination);
+    let longer = Rule { suppress: Some(route.destination.prefix().into()), ..rule(before, TableId::MAIN) };
+    let rules = [longer, rule(priority, table)].map(Object::Rule);
+    on_link.into_iter().chain([leads(route.destination, Some(via))]).chain(rules).collect()
 }
 
 /// Where the metadata service, the resolver and the time server are.
-const fn metadata_address(family: Family) -> IpAddr {
+pub(crate) const fn metadata_address(family: Family) -> IpAddr {
     match family {
         Family::Ipv4 => IpAddr::V4(METADATA_ADDRESS),
         Family::Ipv6 => IpAddr::V6(METADATA_ADDRESS_V6),
@@ -272,13 +272,4 @@ const fn metadata_address(family: Family) -> IpAddr {
 
 fn sysctl(key: &str, value: &str) -> Object {
     Object::Sysctl(SysctlSpec { key: key.to_owned(), value: value.to_owned() })
-}
-
-/// The device of a VNIC. One that is part of a bridge or bond is that one's.
-pub(crate) fn device_of<'a>(
-    links: &'a [netlink::Link],
-    vnic: MacAddr,
-    nics: &LinkKindName,
-) -> Option<&'a netlink::Link> {
-    links.iter().find(|link| link.master.is_none() && link.is_nic_of(vnic, nics))
 }

@@ -18,6 +18,7 @@ mod places;
 mod plan;
 pub mod pod;
 pub mod pods;
+pub mod route_check;
 mod snapshot;
 
 pub use apply::{apply, dismantle};

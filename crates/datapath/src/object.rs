@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
-use netlink::Rule;
+use netlink::{Rule, RuleAction};
 use serde::{Deserialize, Serialize};
 use vcn::{Family, IfName, MacAddr, Mtu, PROTOCOL, TableId, VlanTag};
 
@@ -249,7 +249,7 @@ impl LinkSpec {
 
 /// A rule as found. What this type does not hold is not compared: a kernel may list more of each rule than we know.
 pub(crate) fn rule_seen(rule: &Rule) -> Rule {
-    Rule { unmodelled: false, iif: None, ..rule.clone() }
+    Rule { unmodelled: false, inverted: false, action: RuleAction::Lookup, iif: None, ..rule.clone() }
 }
 
 impl RouteSpec {

@@ -26,7 +26,6 @@ mod extra;
 mod observed;
 mod orphans;
 mod owners;
-mod route_check;
 mod uplink;
 
 pub use blockers::{Blocker, blockers};
@@ -35,7 +34,6 @@ pub(crate) use observed::{accept_ra_of, source_of_a_pod};
 pub use observed::{misleading, observe, recorded};
 pub use orphans::{Orphan, orphans};
 pub use owners::owners;
-pub use route_check::{WrongRoute, wrong_routes};
 pub use uplink::{Uplink, needed, observe_needed};
 
 /// What one attachment's network must be.

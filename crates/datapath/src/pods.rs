@@ -26,7 +26,7 @@ pub fn desired(network: &PodNetwork, mtu: Option<Mtu>) -> Vec<Object> {
 
 /// The Ethernet address that ADD gave to the host end of this name; `None` for other names.
 pub fn host_mac(name: &IfName) -> Option<MacAddr> {
-    let digits = name.as_str().strip_prefix(HOST_LINK_PREFIX).filter(|digits| digits.len() == 12)?;
+    let digits = name.as_str().strip_prefix(HOST_LINK_PREFIX).filter(|_| name.is_of_pod())?;
     u64::from_str_radix(digits, 16).ok().map(MacAddr::local)
 }
 

@@ -48,7 +48,9 @@ reasons! {
         "Run `oci compute instance list-vnics --instance-id OCID`; if it lists the VNIC, wait for the metadata service. If the VNIC is gone and a VnicAttachment requests it, the controller attaches it again within five minutes; otherwise replace the node, because OKE does not attach it again.";
     VnicFamilyNotListed: "The metadata service no longer lists a VNIC's addresses of one family (for example IPv6), although the NativePodNetwork has pod addresses of it. The agent uses the last known values.",
         "Run `oci network vnic get --vnic-id OCID`: if the VNIC still has addresses of that family, wait for the metadata service. If they were removed, replace the node, because its pod addresses may be gone as well.";
-    VnicUnreadable: "A field of a VNIC's entry in the metadata service is missing or invalid. The agent uses the last known values of the VNIC or, without any, does not configure it; other VNICs work.",
+    PodFamilyNotListed: "A VNIC for pods has IPv6 addresses, and the NativePodNetwork lists only IPv4 addresses of it. Pods at this VNIC get no IPv6 address.",
+        "If the cluster has IPv6, compare the pod subnet's IPv6 prefix and the node pool's IP families with those of other nodes, and replace the node. If the cluster has IPv4 only, remove the VNIC's IPv6 addresses.";
+    VnicUnreadable: "A field of a VNIC's entry in the metadata service is missing or invalid, or no address is listed (a VNIC in an OCI VLAN has none). The agent uses the rest of the entry and the last known values or, without id, MAC or address, does not configure the VNIC; other VNICs work.",
         "The message names the field: compare it with `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/` and the VNIC's subnet in the console. The entry of a VNIC that is being attached is complete within seconds.";
     HostAddressTaken: "Pods hold all IPv4 or all IPv6 addresses of a VNIC, so the host has none of its own there. Pods work; the host is not reachable at this VNIC in that family.",
         "Delete one of the pods that `oke-node-agent attachments` lists for the VNIC, or give the VNIC another IPv6 address. The host takes the free address.";
@@ -58,6 +60,8 @@ reasons! {
         "Check the VNIC's subnet: a subnet with IPv6 addresses needs an IPv6 prefix. If the subnet was changed since, replace the node, or for a VNIC of a VnicAttachment delete its pods and detach it in OCI: the controller attaches it again.";
     AddressRefused: "A source lists an address of a VNIC that is not a usable host address of its subnet: link-local, loopback, multicast, broadcast, reserved by OCI, the router's, another VNIC's, or outside the subnet. No new pod and no host gets it; a pod that has it keeps it, and all other addresses are used.",
         "The message names the addresses and their source: compare `kubectl get nativepodnetwork -o yaml` or the metadata service with the VNIC in the console. If `subnetCidrs` lacks a CIDR block of the subnet, replace the node, so that OKE writes it again.";
+    RouteRefused: "A route of a VnicAttachment or profile covers a network that the node or its pods reach another way: link-local addresses, the metadata service, the API server, Services or pods. The host does not use the route; the VNIC's other routes work.",
+        "The message names both networks: replace the route by smaller ones, such as the subnets that are behind the VNIC. Longer routes of the main table always win, so the node's own subnet needs no exception.";
     ApplicationResourcesOnly: "Every VNIC in the NativePodNetwork is reserved for an application resource (`nicConfiguration.applicationResources`). No pod starts, because the plugin never asks the API server which pods request one.",
         "Add a VNIC without applicationResources to `secondaryVnics` of the node pool and replace the node. To use application resources, set POD_NETWORK to `none` (for all nodes) and leave them to OKE's own CNI.";
     HostNetworkFailed: "The kernel refused part of the host's network. The agent retries with backoff.",
@@ -68,6 +72,10 @@ reasons! {
         "The message has the API server's answer: for 403, repeat `kubectl apply --server-side -k` with your overlay (with the chart: `helm upgrade`). An object that cannot be read was written by a later version: update the agent.";
     PodTableShared: "Another program has routes in table 999, the table of pod routes. Its routes to single addresses apply to every packet; if one of them rejects packets (blackhole, unreachable, prohibit), the agent removes our rule to protect the host: the node is not ready, and its pods are unreachable.",
         "Run `ip route show table 999` and `ip -6 route show table 999`: our routes have `proto 157`. Configure the program that added the others (a VPN, a script) to use another table below 999.";
+    RoutingOverridden: "A rule or route of another program sends packets of pods, or of the host at a VNIC, another way than our rules do. The agent does not change it, and these packets are lost or leave by the wrong VNIC.",
+        "Run the `ip route get` command of the message, and `ip rule` (`ip -6 rule`) for the order of all rules. Delete the rule that the message names, or let its program add it with a preference above 1795 (wg-quick: `Table = off` and rules of your own; netplan: `priority`).";
+    MainTableUnreachable: "No policy rule leads to the main routing table. Packets of the host, and those of pods to 169.254.169.254, do not find their route.",
+        "Restore the rule with `ip rule add pref 32766 lookup main` (`ip -6 rule add` for IPv6), and find the program that deleted it, such as a script that calls `ip rule flush`.";
     KernelLacksNft: "The kernel has no nf_tables for family inet. Pods on secondary VNICs cannot reach 169.254.169.254 (DNS, time, metadata).",
         "Load nf_tables and nft_masq with `modprobe`, or run a kernel that has them (5.15 or newer).";
     NftFailed: "Our nft table could not be written. The agent retries with backoff.",
@@ -98,8 +106,8 @@ reasons! {
         "`oke-node-agent health` shows the problem: look for the pod that uses the limit up.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes our objects or configures a VNIC's link. The agent repairs them, and packets are lost in between.",
         "Put the files of docs/operator.md, section Network managers, on the host and reload that program. For new nodes, let the node pool's cloud-init write them.";
-    ConflictingConfiguration: "Another program (ocid, a script, nm-cloud-setup) also configures a VNIC, or gave the host an address that a pod has.",
-        "Run `ip address del ADDRESS dev LINK` for the address in the message, and disable that program for secondary VNICs. For ocid, set `enabled = false` under `[vnic]` in /etc/oci-utils.conf.d/ and run `systemctl restart ocid`.";
+    ConflictingConfiguration: "Another program (ocid, a script, nm-cloud-setup) also configures a VNIC, gave the host an address that a pod has, or added a default route by a device that is no VNIC's and that precedes the primary VNIC's own.",
+        "Run `ip address del ADDRESS dev LINK` for an address in the message, remove a route in the configuration of its device, and disable that program for secondary VNICs. For ocid, set `enabled = false` under `[vnic]` in /etc/oci-utils.conf.d/ and run `systemctl restart ocid`.";
     AttachmentLeftOver: "A pod is gone, and part of its network could not be removed. Its addresses stay in use until the removal succeeds; the agent retries.",
         "The message names the objects and the kernel's answer. If it lasts for ten minutes, delete the link with `ip link delete NAME` on the node and read `dmesg`; if that fails, drain and reboot the node.";
     LeftInPlace: "Another pod network owns this node, or its owner is unknown, and objects that this agent created for pods are still there.",

@@ -11,7 +11,7 @@ use serde_json::Value;
 use vcn::{Family, Instance, Ocid, PerFamily, SubnetAddressing, VlanTag, Vnic};
 
 use crate::error::beginning;
-use crate::{Error, UnusableVnic, VnicList};
+use crate::{Error, IncompleteVnic, UnusableVnic, VnicList};
 
 /// Custom metadata that networking never needs: long, and users put secrets there, which must not get into a log.
 const LEFT_OUT: [&str; 3] = ["user_data", "ssh_authorized_keys", "oke_init_script"];
@@ -31,21 +31,26 @@ pub(crate) fn instance(url: &str, body: &[u8]) -> Result<Instance, Error> {
     })
 }
 
-/// The reply to `vnics/`. An entry that cannot be used is no reason to know nothing of the others, unless it is the first.
+/// The reply to `vnics/`. An entry that cannot be used is no reason to know nothing of the others. The smallest that can has the
+/// VNIC's id and MAC; a family of which something is missing costs only that family.
 pub(crate) fn vnics(url: &str, body: &[u8]) -> Result<VnicList, Error> {
     read(url, body, |document| {
         let entries = document.elements()?;
         let mut list = VnicList::default();
         for (place, entry) in entries.iter().enumerate() {
             match vnic(entry) {
-                Ok(vnic) => list.vnics.push(vnic),
-                // The second would be taken for the primary one.
-                Err(error) if place == 0 => return Err(error),
+                Ok((vnic, incomplete)) => {
+                    let id = &vnic.id;
+                    let incomplete = incomplete.into_iter().map(|reason| IncompleteVnic { id: id.clone(), reason });
+                    // Nothing is required of the primary one's addresses, which are the operating system's.
+                    list.incomplete.extend(incomplete.filter(|_| place > 0));
+                    list.vnics.push(vnic);
+                }
                 Err(error) => list.unusable.push(UnusableVnic { place, id: id(entry), reason: error.to_string() }),
             }
         }
         // An instance cannot be without its primary VNIC: believing this would take the others down.
-        match list.vnics.is_empty() {
+        match entries.is_empty() {
             true => Err(document.unexpected("a list that begins with the primary VNIC")),
             false => Ok(list),
         }
@@ -83,25 +88,32 @@ fn region(document: &Field<'_>) -> Result<String, FieldError> {
 fn custom(metadata: &Field<'_>) -> BTreeMap<String, String> {
     let members = metadata.value().and_then(Value::as_object).into_iter().flatten();
     members
-        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && !value.is_null())
+        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && api::is_given(value))
         .map(|(name, value)| (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
         .collect()
 }
 
-fn vnic(entry: &Field<'_>) -> Result<Vnic, FieldError> {
+/// The VNIC, and what its families lack.
+fn vnic(entry: &Field<'_>) -> Result<(Vnic, Vec<String>), FieldError> {
     let id = entry.member("vnicId")?;
     let mac = entry.member("macAddr")?;
     let nic_index = entry.member("nicIndex")?.number()?;
-    Ok(Vnic {
+    let mut incomplete = Vec::new();
+    let mut family = |family| {
+        addressing(entry, family).unwrap_or_else(|error| {
+            incomplete.push(format!("{family}: {error}"));
+            None
+        })
+    };
+    let addressing = PerFamily { ipv4: family(Family::Ipv4), ipv6: family(Family::Ipv6) };
+    let vnic = Vnic {
         id: id.parsed("an OCID")?.ok_or_else(|| id.missing())?,
         mac: mac.parsed("an Ethernet address")?.ok_or_else(|| mac.missing())?,
         nic_index,
         vlan_tag: if nic_index.is_some() { vlan_tag(&entry.member("vlanTag")?)? } else { None },
-        addressing: PerFamily {
-            ipv4: addressing(entry, &[entry.member("privateIp")?], Family::Ipv4)?,
-            ipv6: addressing(entry, &entry.member("ipv6Addresses")?.elements()?, Family::Ipv6)?,
-        },
-    })
+        addressing,
+    };
+    Ok((vnic, incomplete))
 }
 
 /// Bare metal only; 0 says that the VNIC is the port itself.
@@ -113,11 +125,11 @@ fn vlan_tag(field: &Field<'_>) -> Result<Option<VlanTag>, FieldError> {
 }
 
 /// One family: absent where the VNIC has no address of it, even if its subnet has a block.
-fn addressing(
-    entry: &Field<'_>,
-    addresses: &[Field<'_>],
-    family: Family,
-) -> Result<Option<SubnetAddressing>, FieldError> {
+fn addressing(entry: &Field<'_>, family: Family) -> Result<Option<SubnetAddressing>, FieldError> {
+    let addresses = match family {
+        Family::Ipv4 => vec![entry.member("privateIp")?],
+        Family::Ipv6 => entry.member("ipv6Addresses")?.elements()?,
+    };
     let (expected, subnet, router) = match family {
         Family::Ipv4 => ("an IPv4 address", "subnetCidrBlock", "virtualRouterIp"),
         Family::Ipv6 => ("an IPv6 address", "ipv6SubnetCidrBlock", "ipv6VirtualRouterIp"),

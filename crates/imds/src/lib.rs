@@ -29,7 +29,7 @@ pub trait Metadata {
     /// [`Error`], after retries of transient failures.
     fn instance(&self) -> impl Future<Output = Result<Instance, Error>> + Send;
 
-    /// Its VNICs, the primary one first; at least one. A VNIC just attached appears some seconds later.
+    /// Its VNICs, the primary one first, unless its entry is among the unusable ones. A VNIC just attached appears some seconds later.
     ///
     /// # Errors
     /// [`Error`], after retries of transient failures.
@@ -43,6 +43,17 @@ pub struct VnicList {
     pub vnics: Vec<Vnic>,
     /// The entries that cannot: a field is missing (the VNIC is being attached) or has an invalid value.
     pub unusable: Vec<UnusableVnic>,
+    /// What cannot be used of those that can be.
+    pub incomplete: Vec<IncompleteVnic>,
+}
+
+/// A part of an entry that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncompleteVnic {
+    /// The VNIC.
+    pub id: Ocid,
+    /// The family, the field and what is wrong with it.
+    pub reason: String,
 }
 
 /// An entry of the list that cannot be used.
@@ -58,6 +69,6 @@ pub struct UnusableVnic {
 
 impl From<Vec<Vnic>> for VnicList {
     fn from(vnics: Vec<Vnic>) -> Self {
-        Self { vnics, unusable: Vec::new() }
+        Self { vnics, ..Self::default() }
     }
 }

@@ -42,7 +42,7 @@ pub use routing::link::{Link, LinkChange, LinkKind, NewLink, Peer};
 pub use routing::monitor::{Change, Event, Monitor};
 pub use routing::neighbour::{Neighbour, NeighbourFilter};
 pub use routing::route::{Route, RouteFilter, RouteKind, RoutedPacket};
-pub use routing::rule::Rule;
+pub use routing::rule::{Rule, RuleAction};
 pub use routing::socket::Socket;
 pub use sysctl::Sysctls;
 pub use tap::{PacketTap, SeenPacket, forbid_fragments};

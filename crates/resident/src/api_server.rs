@@ -1,6 +1,7 @@
 //! The API server, as a pod on the host's network reaches it: whether there is one, and a client of it.
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,6 +34,11 @@ const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 /// Whether an API server can be asked.
 pub fn in_cluster() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) && Path::new(TOKEN).exists()
+}
+
+/// The address of the API server that [`client`] uses; none outside a cluster, and where it has a name.
+pub fn address() -> Option<IpAddr> {
+    std::env::var("KUBERNETES_SERVICE_HOST").ok()?.trim_matches(['[', ']']).parse().ok()
 }
 
 /// A client, and where its server is. Create one for each use: the authority, the token and the address may have

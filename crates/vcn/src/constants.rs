@@ -3,7 +3,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::{Mark, Priority, TableId};
+use ipnetwork::IpNetwork;
+
+use crate::{Family, Mark, Priority, TableId};
 
 /// The protocol number of all our routes and rules. Free in iproute2's `rt_protos` (99, often borrowed, is openr).
 pub const PROTOCOL: u8 = 157;
@@ -127,8 +129,19 @@ impl RulePriorities {
 
     /// In a pod, from an address of its other interfaces → [`POD_OWN_TABLE`]. Those of `vnic-attach` have [`Self::FROM_POD`].
     pub const IN_POD_OWN: Priority = Priority(1537);
-    /// To a network that the host reaches through a VNIC → the VNIC's table.
-    pub const TO_NETWORK: Priority = Priority(1538);
+    /// The first of [`Self::to_network`].
+    const TO_NETWORK: u32 = 1538;
+
+    /// The last of all.
+    pub const LAST: Priority = Priority(Self::TO_NETWORK + 2 * 128 + 1);
+
+    /// To a network that the host reaches through a VNIC → main, where it has a route to a smaller network; then → the VNIC's table.
+    /// Each prefix length has its own two, the longest first, so that the most specific route wins, as in one table.
+    pub fn to_network(destination: &IpNetwork) -> [Priority; 2] {
+        let shorter = Family::of(destination.ip()).host_prefix().saturating_sub(destination.prefix());
+        let first = Self::TO_NETWORK + 2 * u32::from(shorter);
+        [Priority(first), Priority(first + 1)]
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,15 @@ pub struct IfNameError {
 }
 
 impl IfName {
+    /// Whether a link of this name is the host's end of a pod's: [`HOST_LINK_PREFIX`] and twelve hexadecimal digits. Other programs'
+    /// links may begin likewise.
+    ///
+    /// [`HOST_LINK_PREFIX`]: crate::HOST_LINK_PREFIX
+    pub fn is_of_pod(&self) -> bool {
+        let digits = self.as_str().strip_prefix(crate::HOST_LINK_PREFIX).unwrap_or_default();
+        digits.len() == 12 && digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    }
+
     /// The kernel's IFNAMSIZ less the closing NUL, in bytes.
     pub const MAX_LEN: usize = 15;
 

@@ -16,6 +16,7 @@ use vcn::{Family, LinkKindName, Mtu, Ocid, PerFamily, Purpose, SubnetAddressing,
 use crate::decide::devices::Devices;
 use crate::decide::exclusive::ExclusiveVnic;
 use crate::decide::host_address::{self, AddressHints, HostAddress};
+use crate::decide::host_routes::{self, NeededNetwork};
 use crate::decide::requests::{Requests, VnicRequest};
 use crate::decide::slots::Slots;
 use crate::report::condition::{Condition, Reason};
@@ -42,6 +43,8 @@ pub(crate) struct HostFacts<'a> {
     pub requests: &'a Requests,
     /// VNICs that a VnicAttachment may describe, as long as that is not known.
     pub unexplained: &'a BTreeSet<Ocid>,
+    /// What no VNIC's route may cover.
+    pub needed: &'a [NeededNetwork],
 }
 
 /// What the operator and the owner of the pod network decide.
@@ -84,6 +87,17 @@ pub(crate) fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
     vnics.iter().skip(1).map(|vnic| &vnic.id)
 }
 
+/// The primary VNIC, and the others with an address.
+pub(crate) fn addressed(vnics: &[Vnic], npn: Option<&NativePodNetwork>) -> Vec<Vnic> {
+    let secondary = vnics.iter().skip(1).filter(|vnic| is_addressed(vnic, npn));
+    vnics.iter().take(1).chain(secondary).cloned().collect()
+}
+
+/// Whether any address of a VNIC is known. One in an OCI VLAN has none, and gets no table.
+pub(crate) fn is_addressed(vnic: &Vnic, npn: Option<&NativePodNetwork>) -> bool {
+    vnic.addressing.iter().next().is_some() || npn_vnic(npn, &vnic.id).is_some()
+}
+
 /// The host's network.
 pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> DesiredState {
     let Some(first) = facts.vnics.first() else { return DesiredState::default() };
@@ -97,7 +111,7 @@ pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) ->
     let mut wanted = DesiredState::default();
     let (mut vnics, mut foreign): (Vec<HostVnic>, Vec<HostVnic>) = Default::default();
     let for_pods = host_address::for_pods(facts);
-    for vnic in facts.vnics.iter().skip(1) {
+    for vnic in facts.vnics.iter().skip(1).filter(|vnic| is_addressed(vnic, facts.npn)) {
         if facts.unexplained.contains(&vnic.id) {
             wanted.left_alone.insert(vnic.id.clone(), UnmanagedReason::PurposeUnknown);
             continue;
@@ -123,6 +137,7 @@ pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) ->
         wanted.undecided.extend((left_alone == Some(UnmanagedReason::Undecided)).then(|| host.clone()));
         if left_alone.is_some() { foreign.push(host) } else { vnics.push(host) }
     }
+    wanted.conditions.extend(vnics.iter_mut().filter_map(|host| host_routes::refuse(host, facts.needed)));
     // A VLAN's port may be a VNIC itself; it must be configured first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
     wanted.conditions.extend(incomplete(&vnics, facts, policy));
@@ -216,13 +231,22 @@ fn incomplete(vnics: &[HostVnic], facts: HostFacts<'_>, policy: Policy<'_>) -> V
         let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
         Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
     });
+    let lacking = vnics.iter().filter(|_| policy.ours && is_finished(facts)).filter(|host| {
+        let of = |family| npn_vnic(facts.npn, &host.vnic.id)?.addressing.of(family).filter(|it| !it.pods.is_empty());
+        host.vnic.addressing.ipv6.is_some() && of(Family::Ipv4).is_some() && of(Family::Ipv6).is_none()
+    });
+    let lacking = lacking.map(|host| {
+        let message =
+            "it has IPv6 addresses, and the NativePodNetwork lists only IPv4 addresses of it: its pods get no IPv6";
+        Condition::degraded(Reason::PodFamilyNotListed, message).about(&host.vnic.id)
+    });
     let taken = vnics.iter().flat_map(|it| host_address::taken(&it.vnic, facts.held));
     let unmarked = vnics.iter().filter(|vnic| policy.ours && vnic_mark(vnic.table).is_none()).map(|vnic| {
         let message = "the node has more than eight VNICs: a NodePort or hostPort is not reachable at this VNIC's \
                        own address";
         Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
     });
-    unlisted.chain(taken).chain(unmarked).collect()
+    unlisted.chain(lacking).chain(taken).chain(unmarked).collect()
 }
 
 fn is_finished(facts: HostFacts<'_>) -> bool {

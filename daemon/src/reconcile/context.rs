@@ -16,6 +16,7 @@ use super::{Reconciler, StageReport, host, sources};
 use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
 use crate::decide::exclusive;
 use crate::decide::host_address::HostAddress;
+use crate::decide::host_routes;
 use crate::decide::requests::{self, Requests};
 use crate::decide::usage::Usage;
 use crate::report::condition::{Condition, Reason};
@@ -66,7 +67,12 @@ impl Context<'_> {
         if self.node.settings.host_networking == HostNetworking::Off || so_far.conditions.iter().any(is_lost) {
             return None;
         }
-        let is_on_host = || so_far.configured.iter().flatten().any(|host| host.vnic.id == *id);
+        let is_refused =
+            |it: &Condition| it.reason == Reason::RouteRefused && it.subject.as_deref() == Some(id.as_str());
+        let is_on_host = || {
+            so_far.configured.iter().flatten().any(|host| host.vnic.id == *id)
+                && !so_far.conditions.iter().any(is_refused)
+        };
         let exclusive = exclusive::find(&self.wanted.exclusive, id);
         Some(exclusive.map_or_else(is_on_host, |it| it.is_in_pod || it.link.is_some()))
     }
@@ -121,7 +127,8 @@ impl Reconciler {
             so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });
-        let (slots, conditions) = self.tables.assign(node, facts.vnics(), is_preview);
+        let addressed = desired::addressed(facts.vnics(), facts.npn());
+        let (slots, conditions) = self.tables.assign(node, &addressed, is_preview);
         so_far.conditions.extend(conditions);
         let Owner { ownership, oke } = self.installation.owner(settings, facts, cause);
         // In doubt nothing is removed; and files are read only if their content matters.
@@ -140,6 +147,7 @@ impl Reconciler {
         let has_ipv6 = settings.sysctl_root.join("net/ipv6").exists();
         let (requests, nics) = (requests::requests(facts), settings.nics());
         let unexplained = self.new_vnics.unexplained(facts, &requests, Instant::now());
+        let needed = host_routes::needed(facts.instance.value.as_ref(), facts.npn(), resident::api_server::address());
         let known = HostFacts {
             vnics: facts.vnics(),
             npn: facts.npn(),
@@ -151,6 +159,7 @@ impl Reconciler {
             held: &held,
             requests: &requests,
             unexplained: &unexplained,
+            needed: &needed,
         };
         let mut wanted = slots.map(|slots| desired::wanted(known, &slots, policy)).unwrap_or_default();
         // A young agent has not seen that a list of VNICs is incomplete: what it lacks may be there a moment later.

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   host files (/etc, /run, /usr/lib) ─▶ checks ─┬─▶ conditions
-//!   addresses, rules, nft chains ──────▶ kernel ─┘
+//!   addresses, rules, nft chains ──────▶ kernel ─┤
+//!   the kernel's choice of routes ─────▶ routes ─┘
 //! ```
 
 mod checks;
 mod kernel;
+mod routes;
 
 use super::StageReport;
 use super::context::Context;
@@ -18,11 +20,15 @@ use crate::report::reconcile_report::Cause;
 pub(super) struct Interference {
     found: Vec<Condition>,
     forward_filter: kernel::ForwardFilter,
+    routes: routes::RouteCheck,
 }
 
 impl Interference {
     pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
         let Some(network) = &context.wanted.network else { return };
+        // Also after each event: a rule of another program takes effect at once.
+        let misrouted = self.routes.check(network, context, report);
+        report.conditions.extend(misrouted);
         if context.cause == Cause::Kernel {
             report.conditions.extend(self.found.iter().cloned());
             return;

@@ -86,6 +86,7 @@ impl RunningPods {
         let (broken, mut places) = broken
             .and_then(|broken| Ok((broken, context.node.places()?)))
             .map_err(|error| Condition::degraded(Reason::PodNetworkBroken, chain(&error)).about("pods"))?;
+        report.running = running.iter().map(|allocation| (*allocation).clone()).collect();
         if context.is_preview() {
             for (allocation, steps) in broken {
                 report.changes.extend(steps.iter().map(|step| changed(step, allocation)));

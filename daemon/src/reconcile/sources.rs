@@ -1,11 +1,13 @@
 //! Conditions of the sources: what they did not say, and what follows.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use datapath::host::HostVnic;
 use imds::UnusableVnic;
-use vcn::Family;
+use vcn::{Family, Ocid, Vnic};
 
+use crate::decide::desired::is_addressed;
 use crate::decide::pools;
 use crate::report::condition::{Condition, Reason};
 use crate::sources::node_facts::NodeFacts;
@@ -13,6 +15,7 @@ use crate::sources::node_facts::NodeFacts;
 /// What is wrong with the sources.
 pub(super) fn conditions(facts: &NodeFacts, now: Instant) -> Vec<Condition> {
     let unusable = facts.unusable.iter().map(|entry| unusable(entry, facts));
+    let unusable = unusable.chain(incomplete(facts)).chain(without_address(facts));
     unusable.chain(stale_copies(facts)).chain(metadata(facts, now)).chain(attachments(facts)).collect()
 }
 
@@ -72,7 +75,11 @@ pub(super) fn unlisted(facts: &NodeFacts, hosted: &[HostVnic], has_ipv6: bool) -
         };
         Condition::degraded(Reason::VnicNotListed, message).about(vnic)
     });
-    let families = facts.held_families().filter(move |(_, family)| *family == Family::Ipv4 || has_ipv6);
+    // Its incomplete entry is reported, too, and says what is missing.
+    let is_incomplete = |vnic: &Ocid| facts.incomplete.iter().any(|part| part.id == *vnic);
+    let families = facts
+        .held_families()
+        .filter(move |(vnic, family)| (*family == Family::Ipv4 || has_ipv6) && !is_incomplete(vnic));
     vnics.chain(families.map(|(vnic, family)| {
         let message = format!(
             "the metadata service lists it without {family} addresses; the agent uses the last known ones, because the \
@@ -91,11 +98,40 @@ fn stale_copies(facts: &NodeFacts) -> impl Iterator<Item = Condition> {
     })
 }
 
+/// One for each VNIC.
+fn incomplete(facts: &NodeFacts) -> impl Iterator<Item = Condition> {
+    let mut by_vnic: BTreeMap<&Ocid, Vec<&str>> = BTreeMap::new();
+    for part in &facts.incomplete {
+        by_vnic.entry(&part.id).or_default().push(&part.reason);
+    }
+    by_vnic.into_iter().map(|(id, reasons)| {
+        let is_used = facts.vnics().iter().any(|vnic| vnic.id == *id && is_addressed(vnic, facts.npn()));
+        let effect = if is_used { "the rest of it is used" } else { "it is not configured" };
+        let reasons = reasons.join("; ");
+        let message = format!("part of the metadata service's entry of it cannot be used: {reasons}; {effect}");
+        Condition::degraded(Reason::VnicUnreadable, message).about(id)
+    })
+}
+
+/// VNICs without any address, unless the incomplete entry says why.
+fn without_address(facts: &NodeFacts) -> impl Iterator<Item = Condition> {
+    let is_incomplete = |vnic: &Vnic| facts.incomplete.iter().any(|part| part.id == vnic.id);
+    let secondary = facts.vnics().iter().skip(1);
+    secondary.filter(move |vnic| !is_addressed(vnic, facts.npn()) && !is_incomplete(vnic)).map(|vnic| {
+        let message = "the metadata service lists no address of it, as of a VNIC in an OCI VLAN; it is not configured";
+        Condition::degraded(Reason::VnicUnreadable, message).about(&vnic.id)
+    })
+}
+
 fn unusable(entry: &UnusableVnic, facts: &NodeFacts) -> Condition {
     let is_known = entry.id.as_ref().is_some_and(|id| facts.vnics().iter().any(|vnic| vnic.id == *id));
     let effect = if is_known { "the agent uses what was known of it before" } else { "it is not configured" };
     let message = format!("the metadata service's entry of it cannot be used: {}; {effect}", entry.reason);
-    let condition = Condition::degraded(Reason::VnicUnreadable, message);
+    let condition = match entry.place {
+        // Without the primary VNIC nothing is configured.
+        0 if facts.primary().is_none() => Condition::blocking(Reason::VnicUnreadable, message),
+        _ => Condition::degraded(Reason::VnicUnreadable, message),
+    };
     match &entry.id {
         Some(id) => condition.about(id),
         None => condition.about(format!("entry {}", entry.place)),

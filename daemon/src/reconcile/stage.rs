@@ -1,6 +1,7 @@
 //! What the stages of a reconcile report, one after the other.
 
 use datapath::host::HostVnic;
+use ipam::Allocation;
 
 use crate::report::condition::Condition;
 use crate::report::reconcile_report::{Changed, PodNetworkState};
@@ -12,6 +13,8 @@ pub(super) struct StageReport {
     pub(super) conditions: Vec<Condition>,
     /// The VNICs whose host network is in sync; `None` while that is not known, or something that all pods need failed.
     pub(super) configured: Option<Vec<HostVnic>>,
+    /// The pods that run, as far as that can be read.
+    pub(super) running: Vec<Allocation>,
     /// Whether pools.json has any address for pods.
     pub(super) offers_addresses: bool,
     /// Who owns the pod network, and what was installed.

@@ -3,11 +3,12 @@
 use std::error::Error;
 use std::path::Path;
 
-use datapath::{Places, Snapshot, pods};
+use datapath::pod::{PodNetwork, Uplink};
+use datapath::{Places, Snapshot, pods, route_check};
 use ipam::{Allocation, AssignedAddress, BootId, BootTime, Pools, Store};
 use netlink::Link;
 use serde::{Deserialize, Serialize};
-use vcn::{IfName, Ocid, words};
+use vcn::{Family, IfName, Ocid, words};
 
 use crate::reconcile::dead::is_dead;
 use crate::reconcile::pods::network;
@@ -69,13 +70,13 @@ pub(crate) fn read(
     // Without pools of this boot every address is in none.
     let pools = Pools::read(state_dir, boot).ok();
     let mut places = Places::host(sysctl_root)?;
-    let host = HostView { seen: Snapshot::of_host(&mut places)?, places };
-    Ok(recorded.allocations.iter().map(|allocation| attachment(allocation, &host, pools.as_ref(), now)).collect())
+    let mut host = HostView { seen: Snapshot::of_host(&mut places)?, places };
+    Ok(recorded.allocations.iter().map(|allocation| attachment(allocation, &mut host, pools.as_ref(), now)).collect())
 }
 
 words!(AttachmentState: Running = "running", Adding = "adding", Void = "void", LinkGone = "link-gone");
 
-fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, now: BootTime) -> Attachment {
+fn attachment(allocation: &Allocation, host: &mut HostView, pools: Option<&Pools>, now: BootTime) -> Attachment {
     let mut problems = Vec::new();
     let pool_of = |id: &Ocid| pools.and_then(|pools| pools.vnics.iter().find(|vnic| vnic.vnic_id == *id));
     let link_of = |id: &Ocid| pool_of(id).map(|vnic| vnic.link.clone());
@@ -87,6 +88,10 @@ fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, n
         None => match pods::repairs(&host.seen, &network, allocation.mtu, &host.places) {
             Some(steps) => {
                 problems.extend(steps.iter().map(|step| format!("missing on the host: {step}")));
+                // Where something is missing, wrong routes follow from that.
+                if steps.is_empty() {
+                    problems.extend(misrouted(allocation, &network, pools, &mut host.places));
+                }
                 AttachmentState::Running
             }
             None => AttachmentState::LinkGone,
@@ -130,6 +135,18 @@ fn attachment(allocation: &Allocation, host: &HostView, pools: Option<&Pools>, n
 /// The state of an attachment with a VNIC's own link, which is in its pod until the pod ends.
 fn exclusive(allocation: &Allocation, links: &[Link]) -> AttachmentState {
     if is_dead(allocation, links) { AttachmentState::LinkGone } else { AttachmentState::Running }
+}
+
+/// Packets of the pod that another program's rules or routes lead another way.
+fn misrouted(allocation: &Allocation, network: &PodNetwork, pools: Option<&Pools>, places: &mut Places) -> Vec<String> {
+    let uplink = |held: &AssignedAddress| {
+        let vnic = pools?.vnics.iter().find(|vnic| vnic.vnic_id == held.vnic_id)?;
+        let router = vnic.families.of(Family::of(held.address))?.router;
+        Some(Uplink { link: vnic.link.clone(), mac: None, table: held.table, router })
+    };
+    let uplinks: Vec<Uplink> = allocation.addresses.iter().filter_map(uplink).collect();
+    let wrong = route_check::of_pod(network, &uplinks, places).unwrap_or_default();
+    wrong.iter().map(ToString::to_string).collect()
 }
 
 fn link_gone(allocation: &Allocation, alias: &str, host: &HostView) -> String {

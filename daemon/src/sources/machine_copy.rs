@@ -8,6 +8,7 @@ use resident::logging::chain;
 use serde::{Deserialize, Serialize};
 use vcn::{Instance, VNICS_COPY_FILE, Vnic};
 
+use crate::decide::host_routes::{API_SERVER_KEY, DNS_SERVICE_KEY};
 use crate::settings::Settings;
 use crate::sources::cached_copy::CachedCopy;
 use crate::sources::host_links;
@@ -57,7 +58,7 @@ pub(super) fn store(copy: &mut CachedCopy, facts: &NodeFacts) -> Result<(), Stri
     let mut instance = facts.instance.value.clone();
     if let Some(instance) = &mut instance {
         // The rest may hold keys and scripts, which are of no concern to readers of our files.
-        instance.metadata.retain(|key, _| key == METADATA_KEY);
+        instance.metadata.retain(|key, _| [METADATA_KEY, API_SERVER_KEY, DNS_SERVICE_KEY].contains(&key.as_str()));
     }
     copy.store(Some(&Machine { instance, vnics: facts.vnics().to_vec() }), SystemTime::now() - age)
 }

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use api::NativePodNetwork;
 use api::npn::{NpnState, NpnVnic};
-use imds::UnusableVnic;
+use imds::{IncompleteVnic, UnusableVnic};
 use installer::{METADATA_KEY, Presence, Signals};
-use vcn::{Family, Instance, MacAddr, Ocid, Vnic};
+use vcn::{Family, Instance, Ocid, Vnic};
 
 use crate::decide::refused::{self, RefusedAddress};
 use crate::sources::attachments::KnownAttachments;
+use crate::sources::host_links::{Uplink, Uplinks};
 use crate::sources::npn::KnownNpn;
 use crate::sources::source::Source;
 
@@ -38,6 +39,8 @@ pub struct NodeFacts {
     pub oke_daemonset: Presence,
     /// Entries of the last list of VNICs that cannot be used.
     pub unusable: Vec<UnusableVnic>,
+    /// What cannot be used of the others.
+    pub incomplete: Vec<IncompleteVnic>,
     /// Addresses of the last list of VNICs that were removed from it.
     pub refused: Vec<RefusedAddress>,
     /// Cached copies that are out of date, and why.
@@ -56,11 +59,13 @@ pub struct NodeFacts {
     primary: Option<Ocid>,
 }
 
-/// Whether a list of VNICs lacks the primary one, as far as the host can tell: its default route uses a link (with MAC
-/// `uplink`) of no VNIC in the list, although the first of them is here, on another link. On a machine whose links have other
-/// MACs than its VNICs (bifurcated ports) the host cannot tell.
-pub fn lacks_primary(listed: &[Vnic], uplink: MacAddr, links: &[MacAddr]) -> bool {
-    listed.first().is_some_and(|first| links.contains(&first.mac)) && !listed.iter().any(|vnic| vnic.mac == uplink)
+/// The default route that shows that a list of VNICs lacks the primary one, as far as the host can tell: it uses a link of no
+/// VNIC in the list, although the first of them is here, and no default route uses that one. On a machine whose links have
+/// other MACs than its VNICs (bifurcated ports) the host cannot tell.
+pub(crate) fn lacks_primary<'a>(listed: &[Vnic], uplinks: &'a Uplinks) -> Option<&'a Uplink> {
+    let first = listed.first().filter(|first| uplinks.devices.contains(&first.mac))?;
+    let preferred = uplinks.all.first().filter(|uplink| !listed.iter().any(|vnic| vnic.mac == uplink.mac))?;
+    (!uplinks.all.iter().any(|uplink| uplink.mac == first.mac)).then_some(preferred)
 }
 
 impl NodeFacts {
@@ -153,6 +158,7 @@ impl NodeFacts {
             && self.npn.says_the_same(&other.npn)
             && self.attachments.says_the_same(&other.attachments)
             && self.unusable == other.unusable
+            && self.incomplete == other.incomplete
             && self.refused == other.refused
             && self.copy_errors == other.copy_errors
             && self.oke_daemonset == other.oke_daemonset

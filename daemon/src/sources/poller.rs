@@ -22,7 +22,7 @@ use crate::lifecycle::agent::Agent;
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::attachments::{AttachmentSource, Need};
-use crate::sources::host_links::{self, Uplink};
+use crate::sources::host_links;
 use crate::sources::machine_copy;
 use crate::sources::node_facts::{ExpectedItem, NodeFacts, lacks_primary};
 use crate::sources::npn::{FIRST_ANSWER, NpnSource};
@@ -184,17 +184,17 @@ fn complete(list: VnicList, facts: &NodeFacts) -> Result<VnicList, String> {
         Err(format!("the metadata service lists {count} VNIC(s), but not {which}; the agent asks again"))
     };
     match facts.primary() {
+        // Its entry cannot be used.
+        _ if list.unusable.iter().any(|entry| entry.place == 0) => Ok(list),
         Some(primary) if !listed.iter().any(|vnic| vnic.id == *primary) => {
             lacks(format!("the primary one ({primary})"))
         }
         Some(_) => Ok(list),
         None if listed.is_empty() => lacks("the primary one".into()),
-        None => match host_links::uplink() {
-            Ok(Some(Uplink { mac, devices })) if lacks_primary(listed, mac, &devices) => {
-                lacks(format!("the one of this host's default route ({mac})"))
-            }
-            // Errors of the kernel are reported by the reconciler.
-            _ => Ok(list),
+        // Errors of the kernel are reported by the reconciler.
+        None => match lacks_primary(listed, &host_links::uplinks().unwrap_or_default()) {
+            Some(uplink) => lacks(format!("the one of this host's default route ({}): {}", uplink.mac, uplink.route)),
+            None => Ok(list),
         },
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use datapath::pods::host_mac;
 use netlink::{Change, Event, Link};
-use vcn::{HOST_LINK_PREFIX, IfName, Mtu, POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{IfName, Mtu, POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities};
 
 /// The most hints of a kind, and the most links that are known; with more than a full node has, the timer finds the rest.
 const LIMIT: usize = 4096;
@@ -89,7 +89,7 @@ impl PodLinks {
 }
 
 fn is_pods(link: &Link) -> bool {
-    link.name.as_str().starts_with(HOST_LINK_PREFIX)
+    link.name.is_of_pod()
 }
 
 fn keep<T: Eq + Hash>(set: &mut HashSet<T>, hint: T) -> bool {

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use netlink::{Change, Event, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
-use vcn::{HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
+use vcn::{NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
 use crate::triggers::drift_hints::{DriftHints, PodLinks};
 
@@ -149,7 +149,7 @@ impl NftWatch {
 
 fn concerns_host(event: &Event, pod_links: &PodLinks) -> bool {
     match event {
-        Event::Link(_, link) => !link.name.as_str().starts_with(HOST_LINK_PREFIX),
+        Event::Link(_, link) => !link.name.is_of_pod(),
         // Every pod link brings a link-local one. Of others, a VNIC may have lost that from which its router is asked.
         Event::Address(change, address) => {
             !is_link_local(address.address.ip()) || *change == Change::Gone && !pod_links.has(address.index)
@@ -159,7 +159,8 @@ fn concerns_host(event: &Event, pod_links: &PodLinks) -> bool {
             route.protocol != PROTOCOL && route.destination.prefix() < route.family().host_prefix()
         }
         Event::Route(_, route) => route.table.0 >= TABLE_BASE,
-        Event::Rule(_, rule) => rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD,
+        // Rules of other programs may precede our rules.
+        Event::Rule(_, rule) => rule.protocol != PROTOCOL || rule.priority != RulePriorities::FROM_POD,
         Event::Setting | Event::Overrun => true,
     }
 }

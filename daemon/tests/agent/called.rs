@@ -135,8 +135,10 @@ impl Scene {
         for at in 0..vnics.len() {
             node.plug(&format!("ens{}", 5 + at), 33 + u8::try_from(at).unwrap());
         }
-        if vnics.iter().any(|vnic| vnic["vnicId"].as_str().is_some_and(|id| id.ends_with(".pods"))) {
-            node.publish("SUCCESS", &[("pods", 33)]);
+        match vnics.iter().find(|vnic| vnic["vnicId"].as_str().is_some_and(|id| id.ends_with(".pods"))) {
+            Some(pods) if pods.get("ipv6Addresses").is_some() => node.publish_dual_stack(&[("pods", 33)]),
+            Some(_) => node.publish("SUCCESS", &[("pods", 33)]),
+            None => {}
         }
         let settings = node.settings(options);
         let facts = facts(&node, vnics, &settings);

@@ -17,11 +17,29 @@ fn without(mut entry: Value, field: &str) -> Value {
 fn incomplete_entry_affects_neither_its_vnic_nor_other_vnics() {
     let node = dual_stack_node();
     let primary = || vnic("primary", 10);
-    node.metadata.set_vnics(vec![primary(), without(vnic("new", 35), "virtualRouterIp"), dual_stack("pods", 33)]);
+    // In an OCI VLAN a VNIC has no addresses.
+    let mut in_vlan = without(without(vnic("vlan", 36), "virtualRouterIp"), "subnetCidrBlock");
+    in_vlan["privateIp"] = "<null>".into();
+    let list = [vnic("new", 35), vnic("later", 37), dual_stack("pods", 33)];
+    let [new, later, pods] = list;
+    let new = without(new, "virtualRouterIp");
+    node.plug("ens7", 36);
+    node.metadata.set_vnics(vec![without(primary(), "subnetCidrBlock"), new, without(later, "macAddr"), pods, in_vlan]);
     let agent = node.ready_agent(&[]);
-    assert_eq!(node.conditions(), ["VnicUnreadable"]);
+    assert_eq!(node.conditions(), ["VnicUnreadable"; 3], "one for each VNIC");
     let (_, said) = node.run(&["status"]);
-    assert!(said.contains("[1].virtualRouterIp is missing; it is not configured"), "{said}");
+    for (vnic, reason) in [
+        ("new", "IPv4: [1].virtualRouterIp is missing; it is not configured"),
+        ("later", "[2].macAddr is missing; it is not configured"),
+        ("vlan", "the metadata service lists no address of it"),
+    ] {
+        let line = |line: &&str| line.contains(&format!("VnicUnreadable (ocid1.vnic.oc1.iad.{vnic})"));
+        assert!(said.lines().find(line).is_some_and(|line| line.contains(reason)), "{vnic}: {said}");
+    }
+    let row = said.lines().find(|line| line.starts_with("ocid1.vnic.oc1.iad.vlan")).unwrap();
+    assert!(row.ends_with("VnicUnreadable") && !row.contains("100"), "neither a table nor in sync: {row}");
+    assert_eq!(node.addresses("ens7"), [""; 0]);
+    node.sh("ip link del ens7");
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
 
@@ -30,8 +48,7 @@ fn incomplete_entry_affects_neither_its_vnic_nor_other_vnics() {
     node.metadata.set_vnics(vec![primary(), without(dual_stack("pods", 33), "subnetCidrBlock"), vnic("late", 34)]);
     let served = || node.routes(Family::Ipv4, 1001).len() == 2;
     wait_for("the VNIC that came late", served, || agent.log());
-    let told =
-        || node.get("/readyz").1.contains("[1].subnetCidrBlock is missing; the agent uses what was known of it before");
+    let told = || node.get("/readyz").1.contains("IPv4: [1].subnetCidrBlock is missing; the rest of it is used");
     wait_for("the report", told, || agent.log());
     pod.wait_connected();
 

@@ -73,12 +73,15 @@ fn reverted_configuration_is_reported_once_with_the_difference() {
         fs::remove_file(&conflist).unwrap();
         wait_for(&format!("repair {fight}"), || conflist.exists(), || agent.log());
     }
-    fs::remove_file(&conflist).unwrap();
+    // As Cilium does.
+    fs::rename(&conflist, conflist.with_extension("conflist.cilium_bak")).unwrap();
     wait_for("the node to be not ready", || node.get("/readyz").0 == 503, || agent.log());
     let war = "another program reverted it 5 times within 600 s";
     for said in [node.get("/readyz").1, node.run(&["why-not-ready"]).1] {
         assert!(
-            said.contains(war) && said.contains("it was removed") && said.contains("stop one of the two"),
+            said.contains(war)
+                && said.contains("it was removed, and 05-vcn-native.conflist.cilium_bak is there")
+                && said.contains("stop one of the two"),
             "{said}"
         );
     }

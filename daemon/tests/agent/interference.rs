@@ -57,6 +57,16 @@ fn rejecting_firewall_is_reported_with_a_working_fix() {
     pod.wait_connected();
     let cleared = agent.events("condition.cleared");
     assert_eq!(cleared.iter().filter(|line| line["reason"] == "ForwardingRejected").count(), 1, "{cleared:?}");
+
+    // In a table that is not of iptables, its command would add the rule elsewhere.
+    node.sh(
+        "nft 'add table ip guard; add chain ip guard transit { type filter hook forward priority 10; policy drop; }'",
+    );
+    let said = wait_told(&node, &agent, "ForwardingRejected", 1);
+    let help = said[0].split('`').nth(1).unwrap();
+    assert!(help.starts_with("nft insert rule ip guard transit iifname '\"vcn*\"' accept && "), "{help}");
+    node.sh(help);
+    wait_told(&node, &agent, "ForwardingRejected", 0);
 }
 
 #[test]
@@ -110,6 +120,15 @@ fn networkd_settings_are_merged_from_site_and_admin_directories() {
     wait_told(&node, &agent, "NetworkManagerInterferes", 1);
     fs::remove_file(node.path("host").join(admin)).unwrap();
     wait_told(&node, &agent, "NetworkManagerInterferes", 0);
+    fs::remove_file(node.path("host").join(site)).unwrap();
+    wait_told(&node, &agent, "NetworkManagerInterferes", 1);
+    // As systemd reads them: an empty value is the default, and a wrong word is skipped.
+    for (value, count) in
+        [("n", 0), ("y", 1), ("f", 0), ("T", 1), ("no", 0), ("", 1), ("no\nManageForeignRoutes=maybe", 0)]
+    {
+        write(&node, site, &text(value));
+        wait_told(&node, &agent, "NetworkManagerInterferes", count);
+    }
     fs::remove_file(node.path("host").join(site)).unwrap();
     wait_told(&node, &agent, "NetworkManagerInterferes", 1);
     let documented = "etc/systemd/networkd.conf.d/50-vcn-native.conf";

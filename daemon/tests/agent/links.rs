@@ -1,5 +1,7 @@
 //! What happens to the links of VNICs: each time the pods on them are connected again, judged by packets.
 
+use std::fs;
+
 use netlink::{Link, Socket};
 use vcn::{Family, MacAddr, Mtu};
 
@@ -166,12 +168,65 @@ fn first_list_without_the_primary_vnic_is_rejected() {
     let before = node.on(|socket| socket.link(&name("ens5")).unwrap());
     node.metadata.set_vnics(vec![dual_stack("pods", 33)]);
     let agent = node.agent(&[]);
-    let told = || node.get("/readyz").1.contains("not the one of this host's default route (02:00:17:00:00:0a)");
+    let reason =
+        "not the one of this host's default route (02:00:17:00:00:0a): default via 10.0.10.1 dev ens3 metric 0";
+    let told = || node.get("/readyz").1.contains(reason);
     wait_for("the reason", told, || format!("{:?}\n{}", node.get("/readyz"), agent.log()));
     assert_eq!(node.on(|socket| socket.link(&name("ens5")).unwrap()), before);
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
     node.wait_ready(&agent);
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
+}
+
+#[test]
+fn bridge_over_the_primary_vnic_is_used_in_its_place() {
+    let node = dual_stack_node();
+    node.sh(
+        "ip link add br0 address 02:00:17:00:00:0a mtu 9000 type bridge; ip link set ens3 master br0; ip link set br0 up
+         ip addr flush dev ens3; ip addr add 10.0.10.7/24 dev br0; ip route add default via 10.0.10.1
+         ip link add mv5 link ens5 address 02:00:17:00:00:21 type macvlan",
+    );
+    node.fabric_sh("ip link set ens3 up; ip addr add 10.0.10.1/24 dev ens3; ip addr add 169.254.169.254 dev ens3");
+    let agent = node.ready_agent(&[]);
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+    assert_eq!(node.conditions(), [""; 0]);
+    assert!(node.run(&["status"]).1.contains(" br0 "), "{}", node.run(&["status"]).1);
+    // As the primary VNIC, which alone is answered.
+    let masquerade = "nft list chain inet vcn-native postrouting 2>/dev/null || nft list table inet vcn-native";
+    assert!(node.sh(masquerade).contains("by br0: masquerade"), "{}", agent.log());
+    assert_eq!(node.addresses("mv5").iter().filter(|it| it.starts_with("10.")).count(), 0, "it is another program's");
+}
+
+/// As an RDMA network does by DHCP or by router advertisements. With the metric that IPv6 routes have by default it is not
+/// the preferred one.
+#[test]
+fn default_route_by_a_device_without_vnic_is_reported() {
+    let node = dual_stack_node();
+    node.plug("rdma0", 99);
+    node.sh("ip addr add 2603:c020:0:10::7/64 dev ens3 nodad; ip -6 route add default via fe80::1 dev ens3 metric 100
+         ip link set rdma0 up; ip addr add 10.9.0.7/24 dev rdma0; ip -6 route add default via fe80::9 dev rdma0
+         ip route del default; ip route add default via 10.0.10.1 dev ens3 metric 100");
+    let agent = node.ready_agent(&[]);
+    assert_eq!(node.conditions(), [""; 0]);
+    for route in ["via 10.9.0.1 dev rdma0 metric 50", "via fe80::9 dev rdma0 metric 9"] {
+        let family = if route.contains(':') { "-6" } else { "-4" };
+        node.sh(&format!("ip {family} route add default {route}"));
+        let reported =
+            || node.conditions().contains(&"ConflictingConfiguration".into()) && node.get("/readyz").0 == 200;
+        let report = || format!("{:?}", node.get("/readyz"));
+        wait_for(route, || reported() && report().contains(&format!("default {route}")), report);
+        node.sh(&format!("ip {family} route del default {route}"));
+        node.wait_conditions(&agent, &[]);
+    }
+    agent.stop();
+    node.sh(
+        "ip route del default; ip route add default via 10.9.0.1 dev rdma0 metric 50; ip -6 route del default dev ens3",
+    );
+    fs::remove_dir_all(node.path("lib")).unwrap();
+    let agent = node.agent(&[]);
+    let named = || node.get("/readyz").1.contains("(02:00:17:00:00:63): default via 10.9.0.1 dev rdma0 metric 50");
+    wait_for("the route", named, || format!("{:?}\n{}", node.get("/readyz"), agent.log()));
 }
 
 /// If no link has the address of a physical port, only the operator can name the link.

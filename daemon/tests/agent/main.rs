@@ -15,6 +15,7 @@ mod entries;
 mod files;
 mod flapping;
 mod follow_up;
+mod foreign_rules;
 mod hanging;
 mod health;
 mod host;

@@ -121,9 +121,10 @@ fn answer(mut stream: TcpStream, shared: &Mutex<State>) -> std::io::Result<()> {
         state.asked += usize::from(request.contains("/vnics/"));
         state.clone()
     };
+    let is_bare_metal = state.vnics.iter().any(|vnic| vnic.get("nicIndex").is_some());
     let instance = json!({
         "id": "ocid1.instance.oc1.iad.node",
-        "shape": "VM.Standard.E5.Flex",
+        "shape": if is_bare_metal { "BM.Standard.E5.192" } else { "VM.Standard.E5.Flex" },
         "canonicalRegionName": "us-ashburn-1",
         "metadata": {"oke-native-pod-networking": "true", "user_data": "c2VjcmV0"},
     });

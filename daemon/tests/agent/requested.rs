@@ -103,8 +103,51 @@ fn host_reaches_networks_behind_a_requested_vnic() {
     std::thread::sleep(scene.settings.detach_grace);
     scene.reconcile(Cause::Timer);
     let rules = [scene.node.rules(Family::Ipv4), scene.node.rules(Family::Ipv6)].concat();
-    assert!(!rules.iter().any(|rule| rule.starts_with("1538 ")), "{rules:?}");
+    assert!(!rules.iter().any(|rule| ["172.16.0.0/12", "fd00:5::/48"].iter().any(|to| rule.contains(to))), "{rules:?}");
     assert_eq!(scene.node.on(|socket| socket.link(&crate::node::name("ens6")).unwrap().mtu), Mtu::VCN);
+}
+
+/// The fabric drops what reaches an address by the wrong link.
+#[test]
+fn longer_routes_of_the_main_table_win_over_a_wide_route() {
+    let routes = json!([{ "destination": "10.0.0.0/8" }, { "destination": "10.96.0.0/16", "via": "10.0.33.9" },
+        { "destination": "10.96.4.0/22" }, { "destination": "2603:c000::/20" }, { "destination": "fd00::/16" }]);
+    let mut scene = Scene::with_options(&[dual_stack("storage", 33)], &["--pod-network", "none"]);
+    request(&scene.node, json!({ "purpose": "Host", "routes": routes }), json!({}));
+    scene.list(&[dual_stack("storage", 33)]);
+    scene.node.sh("ip addr add 2603:c020:0:10::7/64 dev ens3 nodad; ip route add 10.3.0.0/16 via 10.0.10.1");
+    scene.node.fabric_sh(
+        "ip link set lo up; for link in ens3 ens5; do ip link set $link mtu 9000 up; done
+         ip addr add 10.0.10.1/24 dev ens3; ip addr add 2603:c020:0:10::1/64 dev ens3 nodad
+         for address in 10.0.33.1/24 10.0.33.9/24; do ip addr add $address dev ens5; done
+         ip addr add fe80::200:17ff:fe00:1/64 dev ens5 nodad; ip route add 2603:c020:0:33::7 dev ens5
+         for address in 10.1.0.1 10.3.0.1 10.96.1.1 10.96.5.1 2603:c020:5::1; do ip addr add $address dev lo; done
+         nft -f - <<'.'
+         table inet strict {
+           chain in {
+             type filter hook input priority 0;
+             iif ens5 ip daddr { 10.0.10.1, 10.3.0.1 } drop
+             iif ens5 ip6 daddr 2603:c020:0:10::1 drop
+             iif ens3 ip daddr { 10.1.0.1, 10.96.1.1, 10.96.5.1 } drop
+             iif ens3 ip6 daddr 2603:c020:5::1 drop
+           }
+         }\n.",
+    );
+    let pass = scene.reconcile(Cause::Start);
+    let reachable =
+        ["10.0.10.1", "2603:c020:0:10::1", "10.3.0.1", "10.1.0.1", "10.96.1.1", "10.96.5.1", "2603:c020:5::1"];
+    for to in reachable {
+        let rules = || [scene.node.rules(Family::Ipv4), scene.node.rules(Family::Ipv6)];
+        assert!(answers(&scene.node, to, 100), "{to}: {:#?} {:#?}", rules(), pass.changes);
+    }
+    // By the next hop of the smallest network, in whichever order they are written.
+    let next_hop = |to: &str| scene.node.sh(&format!("ip route get {to}"));
+    assert!(next_hop("10.96.1.1").contains("via 10.0.33.9 dev ens5"), "{}", next_hop("10.96.1.1"));
+    assert!(next_hop("10.96.5.1").contains("via 10.0.33.1 dev ens5"), "{}", next_hop("10.96.5.1"));
+    let reported = pass.conditions.iter().find(|it| it.reason == Reason::RouteRefused).unwrap();
+    assert!(reported.message.starts_with("routes are refused: fd00::/16 overlaps fd00:c1::/32 "), "{reported}");
+    assert_eq!((storage(&pass).configured, storage(&pass).trouble), (Some(false), Some(Reason::RouteRefused)));
+    assert_eq!(texts(&scene.reconcile(Cause::Timer)), [""; 0]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use ipam::{Allocation, BootId, Store};
 use netlink::{Link, RouteFilter, RouteKind, Socket};
 use serde_json::Value;
-use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
+use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
 
 use crate::files::{entries, name};
 use crate::observed::ConfFile;
@@ -124,7 +124,7 @@ pub fn pods(settings: &Settings) -> Vec<String> {
 
 /// Whether it is the host's end of a pod's link.
 pub(crate) fn is_of_our_pod(link: &Link) -> bool {
-    link.name.as_str().starts_with(HOST_LINK_PREFIX) && has_our_alias(link)
+    link.name.is_of_pod() && has_our_alias(link)
 }
 
 pub(crate) fn has_our_alias(link: &Link) -> bool {

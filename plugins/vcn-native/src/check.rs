@@ -10,7 +10,7 @@ use std::path::Path;
 use attachment::{Node, Report, code, failure};
 use cni::{CheckRequest, Error, Interface, Success};
 use datapath::pod::{PodNetwork, Uplink};
-use datapath::{NeighbourSpec, Object, Place, Places, pod};
+use datapath::{NeighbourSpec, Object, Place, Places, pod, route_check};
 use ipam::{Allocation, NetnsRecord, Pools};
 use ipnetwork::IpNetwork;
 use netlink::{Netns, NetnsId};
@@ -48,7 +48,8 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     differences.extend(attachment::drifted(&desired, &observed));
     // Where something is missing, wrong routes follow from that.
     if differences.is_empty() {
-        let wrong = pod::wrong_routes(&network, &uplinks, &mut places).map_err(|error| failure::of_datapath(&error))?;
+        let wrong =
+            route_check::of_pod(&network, &uplinks, &mut places).map_err(|error| failure::of_datapath(&error))?;
         differences.extend(wrong.iter().map(ToString::to_string));
     }
     attachment::in_sync(&request.key, &differences)

@@ -5,8 +5,6 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use vcn::{IfName, LINK_ALIAS_PREFIX, LinkKindName, MacAddr, MachineKind, VlanTag, Vnic};
 
-use super::device_of;
-
 /// How a VNIC becomes a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,6 +61,16 @@ pub enum LinkError {
         /// The links and their addresses.
         seen: String,
     },
+    /// Bare metal: another program has a link with the VNIC's tag.
+    #[error("VLAN tag {tag} of port {parent} is taken by link {holder} of another program, until you remove that link")]
+    TagTaken {
+        /// The tag.
+        tag: VlanTag,
+        /// The physical port.
+        parent: IfName,
+        /// The other link.
+        holder: IfName,
+    },
     /// Bare metal: another program has a link of the name that the VNIC's would have.
     #[error(
         "link {link} belongs to another program (its alias does not start with {LINK_ALIAS_PREFIX}); it is left alone until \
@@ -75,7 +83,8 @@ pub enum LinkError {
 }
 
 /// Finds where `vnic` (one of `vnics`) lives among `links`; NICs have the kind `nics`. `port_override` names a port by its index where the
-/// metadata service's addresses match no link (bifurcated ports).
+/// metadata service's addresses match no link (bifurcated ports). The primary VNIC, the first one, is the operating system's: if
+/// that made its device part of a bridge or bond, this has the addresses.
 ///
 /// # Errors
 /// When the link or port is not there; guessing would configure another program's.
@@ -86,10 +95,12 @@ pub fn place(
     nics: &LinkKindName,
     port_override: impl Fn(u8) -> Option<IfName>,
 ) -> Result<Placement, LinkError> {
+    let is_primary = vnics.first().is_some_and(|first| first.id == vnic.id);
     match (MachineKind::of(vnics), vnic.vlan_tag) {
         (MachineKind::BareMetal, Some(tag)) => {
             let nic_index = vnic.nic_index.unwrap_or(0);
-            let parent = port(nic_index, vnics, links, nics, &port_override)?;
+            let port = port(nic_index, vnics, links, nics, &port_override)?;
+            let parent = port.name.clone();
             // At most "nic255.4094": always a valid name.
             let link = IfName::new(format!("nic{nic_index}.{tag}")).unwrap_or_else(|_| parent.clone());
             // The kernel takes no alias at birth: our link without one belongs to a run that was killed before it set the alias.
@@ -98,44 +109,72 @@ pub fn place(
             let ours = |other: &netlink::Link| {
                 unnamed(other) || other.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
             };
-            let foreign = |other: &&netlink::Link| other.name == link && !ours(other);
+            let has_tag = |other: &netlink::Link| other.vlan == Some(tag) && other.parent == Some(port.index);
+            let foreign = |other: &&netlink::Link| (other.name == link || has_tag(other)) && !ours(other);
             match links.iter().find(foreign) {
-                Some(_) => Err(LinkError::NameTaken { link }),
+                Some(other) if other.name == link => Err(LinkError::NameTaken { link }),
+                Some(other) => Err(LinkError::TagTaken { tag, parent, holder: other.name.clone() }),
                 None => Ok(Placement::Vlan { link, parent, tag }),
             }
         }
         (MachineKind::BareMetal, None) => {
-            let link = port(vnic.nic_index.unwrap_or(0), vnics, links, nics, &port_override)?;
-            Ok(Placement::Device { link })
+            let port = port(vnic.nic_index.unwrap_or(0), vnics, links, nics, &port_override)?;
+            device(port, is_primary, links).ok_or_else(|| no_device(vnic, links))
         }
-        (MachineKind::Virtual, _) => match device_of(links, vnic.mac, nics) {
-            Some(link) => Ok(Placement::Device { link: link.name.clone() }),
-            None => Err(LinkError::NoDevice { mac: vnic.mac, seen: seen(links) }),
-        },
+        (MachineKind::Virtual, _) => {
+            let mut devices = links.iter().filter(|link| link.is_nic_of(vnic.mac, nics));
+            devices.find_map(|link| device(link, is_primary, links)).ok_or_else(|| no_device(vnic, links))
+        }
     }
 }
 
+fn no_device(vnic: &Vnic, links: &[netlink::Link]) -> LinkError {
+    LinkError::NoDevice { mac: vnic.mac, seen: seen(links) }
+}
+
+/// The link with the addresses of a VNIC with this device. One that is part of a bridge or bond is that one's, which is used for
+/// the primary VNIC only, because it is another program's. A VRF changes no more than the table.
+fn device(link: &netlink::Link, is_primary: bool, links: &[netlink::Link]) -> Option<Placement> {
+    let (mut link, mut left) = (link, links.len());
+    while link.master.is_some() {
+        let master = master(link, links)?;
+        if master.kind.as_deref() == Some("vrf") {
+            break;
+        }
+        left = left.checked_sub(1).filter(|_| is_primary)?;
+        link = master;
+    }
+    Some(Placement::Device { link: link.name.clone() })
+}
+
+fn master<'a>(link: &netlink::Link, links: &'a [netlink::Link]) -> Option<&'a netlink::Link> {
+    links.iter().find(|other| Some(other.index) == link.master)
+}
+
 /// The port of an index: the untagged VNIC of that index has the port's own Ethernet address.
-fn port(
+fn port<'a>(
     nic_index: u8,
     vnics: &[Vnic],
-    links: &[netlink::Link],
+    links: &'a [netlink::Link],
     nics: &LinkKindName,
     port_override: &impl Fn(u8) -> Option<IfName>,
-) -> Result<IfName, LinkError> {
+) -> Result<&'a netlink::Link, LinkError> {
     let untagged = vnics.iter().find(|other| other.nic_index == Some(nic_index) && other.vlan_tag.is_none());
     let mac = untagged.map(|other| other.mac);
-    let by_mac = mac.and_then(|mac| device_of(links, mac, nics)).map(|link| link.name.clone());
-    let named = || port_override(nic_index).filter(|name| links.iter().any(|link| link.name == *name));
+    let by_mac = mac.and_then(|mac| links.iter().find(|link| link.is_nic_of(mac, nics)));
+    let named = || port_override(nic_index).and_then(|name| links.iter().find(|link| link.name == name));
     by_mac.or_else(named).ok_or_else(|| LinkError::NoPort { nic_index, mac, seen: seen(links) })
 }
 
+/// The links with what excludes them: their kind, and what they are part of.
 fn seen(links: &[netlink::Link]) -> String {
-    let text = |link: &netlink::Link| match link.mac {
-        Some(mac) => format!("{} {mac}", link.name),
-        None => link.name.to_string(),
+    let text = |link: &netlink::Link| {
+        let mac = link.mac.map(|mac| format!(" {mac}")).unwrap_or_default();
+        let kind = link.kind.as_ref().map(|kind| format!(" {kind}")).unwrap_or_default();
+        let part = master(link, links).map(|master| format!(" in {}", master.name)).unwrap_or_default();
+        format!("{}{mac}{kind}{part}", link.name)
     };
-    let own = |link: &&netlink::Link| !link.loopback && !link.name.as_str().starts_with(vcn::HOST_LINK_PREFIX);
+    let own = |link: &&netlink::Link| !link.loopback && !link.name.is_of_pod();
     links.iter().filter(own).map(text).collect::<Vec<_>>().join(", ")
 }
 
@@ -197,6 +236,46 @@ mod tests {
             netlink::Link { alias: Some("other".into()), ..link("nic0.5", 11, Some(5)) },
         ] {
             assert_eq!(placed(foreign), Err(LinkError::NameTaken { link: "nic0.5".parse().unwrap() }));
+        }
+    }
+
+    /// As cloud images with a bridge or bond over the primary VNIC have it.
+    #[test]
+    fn device_in_a_bridge_is_used_for_the_primary_vnic_only() {
+        let vnics = [Vnic { nic_index: None, ..vnic(10, None) }, Vnic { nic_index: None, ..vnic(11, None) }];
+        let of_kind =
+            |name, last, kind: &str| netlink::Link { kind: Some(kind.into()), index: 90, ..link(name, last, None) };
+        let within = |name, last| netlink::Link { master: Some(90), ..link(name, last, None) };
+        let placed = |vnic: &Vnic, links: &[netlink::Link]| {
+            let found = place(vnic, &vnics, links, &LinkKindName::HARDWARE, |_| None);
+            found.map(|placement| placement.link().to_string()).map_err(|error| error.to_string())
+        };
+        for kind in ["bridge", "bond"] {
+            assert_eq!(placed(&vnics[0], &[of_kind("top", 10, kind), within("ens3", 10)]), Ok("top".into()), "{kind}");
+            let refused = placed(&vnics[1], &[of_kind("top", 11, kind), within("ens5", 11)]).unwrap_err();
+            let seen = format!("top 02:00:17:00:00:0b {kind}, ens5 02:00:17:00:00:0b in top");
+            assert!(refused.contains(&seen), "{refused}");
+        }
+        assert_eq!(placed(&vnics[1], &[of_kind("red", 77, "vrf"), within("ens5", 11)]), Ok("ens5".into()));
+        let endless = netlink::Link { index: 90, ..within("ens3", 10) };
+        assert!(placed(&vnics[0], &[endless]).is_err());
+    }
+
+    #[test]
+    fn vlan_tag_of_another_link_is_named_with_its_holder() {
+        let vnics = [vnic(10, None), vnic(11, Some(5))];
+        let placed = |other: netlink::Link| {
+            let links = [netlink::Link { master: Some(90), ..link("ens3", 10, None) }, other];
+            place(&vnics[1], &vnics, &links, &LinkKindName::HARDWARE, |_| None)
+        };
+        let taken = LinkError::TagTaken {
+            tag: VlanTag::new(5).unwrap(),
+            parent: "ens3".parse().unwrap(),
+            holder: "ens3.5".parse().unwrap(),
+        };
+        assert_eq!(placed(link("ens3.5", 66, Some(5))), Err(taken));
+        for other in [link("ens3.6", 66, Some(6)), netlink::Link { parent: Some(11), ..link("ens4.5", 66, Some(5)) }] {
+            assert!(placed(other).is_ok(), "another tag or port");
         }
     }
 

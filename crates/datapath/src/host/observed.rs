@@ -2,7 +2,7 @@
 
 use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};
-use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{Family, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use super::link_local;
 use crate::error::during;
@@ -93,7 +93,7 @@ fn settings(desired: &[Object], places: &Places) -> impl Iterator<Item = Object>
 /// Our routes in the tables of VNICs: those to pods are the plugin's.
 fn routes(host: &Snapshot) -> impl Iterator<Item = Object> {
     host.routes.iter().filter(|route| route.table != PODS_TABLE).filter_map(|route| {
-        let link = host.name(route.oif).filter(|link| !link.as_str().starts_with(HOST_LINK_PREFIX))?;
+        let link = host.name(route.oif).filter(|link| !link.is_of_pod())?;
         Some(Object::Route(RouteSpec::seen(route, link.clone())))
     })
 }

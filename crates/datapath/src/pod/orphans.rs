@@ -2,8 +2,6 @@
 
 use std::net::IpAddr;
 
-use vcn::HOST_LINK_PREFIX;
-
 use super::source_of_a_pod;
 use crate::{Change, Failure, NeighbourSpec, Object, Place, Places, Snapshot, Step, dismantle};
 
@@ -20,7 +18,7 @@ pub struct Orphan {
 /// so their objects are none. The caller reads the records afterwards: an ADD in progress writes its record before these objects.
 pub fn orphans(host: &Snapshot) -> Vec<Orphan> {
     let proxies = host.neighbours.iter().filter_map(|proxy| {
-        let link = host.name(proxy.index).filter(|link| !link.as_str().starts_with(HOST_LINK_PREFIX))?.clone();
+        let link = host.name(proxy.index).filter(|link| !link.is_of_pod())?.clone();
         Some((proxy.address, Object::Neighbour(NeighbourSpec { link, address: proxy.address, mac: None })))
     });
     let rules = host.rules.iter().filter_map(|rule| Some((source_of_a_pod(rule)?.ip(), Object::Rule(rule.clone()))));

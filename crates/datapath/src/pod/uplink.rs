@@ -27,7 +27,7 @@ pub struct Uplink {
 }
 
 impl Uplink {
-    pub(super) const fn family(&self) -> Family {
+    pub(crate) const fn family(&self) -> Family {
         Family::of(self.router)
     }
 

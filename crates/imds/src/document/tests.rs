@@ -97,7 +97,49 @@ fn invalid_items_in_address_list_do_not_affect_valid_addresses() {
     let all: Vec<IpAddr> = vec!["2603::8".parse().unwrap(), "2603::7".parse().unwrap()];
     assert_eq!(read(r#"["2603::8","2603:0:0:0:1::/80",null,"2603::7"]"#).unwrap(), Some(all));
     assert_eq!(read("[]").unwrap(), None);
-    assert!(refusal(read(r#"["2603::/80"]"#)).contains("[0].ipv6Addresses[0] is"));
+    assert_eq!(read(r#"["2603::/80"]"#).unwrap(), None);
+}
+
+#[test]
+fn incomplete_family_costs_only_that_family_of_that_vnic() {
+    let read = |fields: &str| {
+        let entry = |name: &str, fields: &str| {
+            format!(r#"{{"vnicId":"ocid1.vnic.oc1.iad.{name}","macAddr":"02:00:17:00:00:01",{fields}"vlanTag":1}}"#)
+        };
+        let body = format!("[{},{},{}]", entry("p", fields), entry("v", fields), entry("w", ""));
+        let list = vnics(URL, body.as_bytes()).unwrap();
+        assert_eq!((list.vnics.len(), &list.unusable), (3, &vec![]), "{fields}");
+        assert_eq!(list.vnics[2].addressing, PerFamily::default(), "an id and a MAC are enough");
+        let families = list.vnics[1].addressing.iter().map(|(family, _)| family).collect::<Vec<_>>();
+        assert!(list.incomplete.iter().all(|part| part.id == list.vnics[1].id), "nothing is required of the primary");
+        (families, list.incomplete.into_iter().map(|part| part.reason).collect::<Vec<_>>().join("; "))
+    };
+    let ipv4 = r#""privateIp":"10.0.0.2","subnetCidrBlock":"10.0.0.0/24","virtualRouterIp":"10.0.0.1","#;
+    let all = vec![Family::Ipv4, Family::Ipv6];
+    for (ipv6, families, reason) in [
+        (r#""ipv6Addresses":["2603::8"],"#, vec![Family::Ipv4], "IPv6: [1].ipv6SubnetCidrBlock is missing"),
+        (
+            r#""ipv6Addresses":["2603::8"],"ipv6SubnetCidrBlock":"<null>","ipv6VirtualRouterIp":"fe80::1","#,
+            vec![Family::Ipv4],
+            "IPv6: [1].ipv6SubnetCidrBlock is missing",
+        ),
+        (
+            r#""ipv6Addresses":["2603::8"],"ipv6SubnetCidrBlock":"2603::/64","ipv6VirtualRouterIp":"x","#,
+            vec![Family::Ipv4],
+            r#"IPv6: [1].ipv6VirtualRouterIp is "x", not an IPv6 address"#,
+        ),
+        (r#""ipv6Addresses":7,"#, vec![Family::Ipv4], "IPv6: [1].ipv6Addresses is 7, not a list"),
+        (r#""ipv6Addresses":"<null>","nicIndex":"<null>","#, vec![Family::Ipv4], ""),
+        (
+            r#""ipv6Addresses":["<null>","2603::8"],"ipv6SubnetCidrBlock":"2603::/64","ipv6VirtualRouterIp":"fe80::1","#,
+            all,
+            "",
+        ),
+    ] {
+        assert_eq!(read(&format!("{ipv4}{ipv6}")), (families, reason.to_owned()), "{ipv6}");
+    }
+    assert_eq!(read(r#""privateIp":"10.0.0.2","#), (vec![], "IPv4: [1].subnetCidrBlock is missing".to_owned()));
+    assert_eq!(read(r#""privateIp":"<null>","#), (vec![], String::new()));
 }
 
 #[test]
@@ -113,6 +155,12 @@ fn refusal_names_url_and_field_and_quotes_start_of_reply() {
     for (body, complaint) in [
         ("[]", "the document is [], not a list that begins with the primary VNIC"),
         ("{}", "the document is {}, not a list"),
+    ] {
+        let message = refusal(vnics(URL, body.as_bytes()));
+        assert!(message.ends_with(&format!(": {complaint}")), "{message}");
+        assert!(message.contains(URL) && message.contains(&format!("{:?}", beginning(body.as_bytes()))), "{message}");
+    }
+    for (body, complaint) in [
         (r#"[{"vnicId":"ocid1.vnic.oc1.iad.v"}]"#, "[0].macAddr is missing"),
         (r#"[{"vnicId":"x","macAddr":"02:00:17:00:00:01"}]"#, r#"[0].vnicId is "x", not an OCID"#),
         (
@@ -123,18 +171,9 @@ fn refusal_names_url_and_field_and_quotes_start_of_reply() {
             r#"[{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","nicIndex":-1}]"#,
             "[0].nicIndex is -1, not a whole number in range",
         ),
-        (
-            r#"[{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","privateIp":"10.0.0.2"}]"#,
-            "[0].subnetCidrBlock is missing",
-        ),
-        (
-            r#"[{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","privateIp":"fe80::1"}]"#,
-            r#"[0].privateIp is "fe80::1", not an IPv4 address"#,
-        ),
     ] {
-        let message = refusal(vnics(URL, body.as_bytes()));
-        assert!(message.ends_with(&format!(": {complaint}")), "{message}");
-        assert!(message.contains(URL) && message.contains(&format!("{:?}", beginning(body.as_bytes()))), "{message}");
+        let list = vnics(URL, body.as_bytes()).unwrap();
+        assert_eq!((list.vnics.len(), list.unusable[0].place, list.unusable[0].reason.as_str()), (0, 0, complaint));
     }
 }
 
@@ -142,7 +181,7 @@ fn refusal_names_url_and_field_and_quotes_start_of_reply() {
 fn unusable_entry_is_reported_and_remaining_entries_are_read() {
     let mut list: Value = serde_json::from_slice(VM).unwrap();
     let whole = vnics(URL, VM).unwrap();
-    list[1].as_object_mut().unwrap().remove("virtualRouterIp");
+    list[1].as_object_mut().unwrap().remove("macAddr");
     list[2].as_object_mut().unwrap().remove("vnicId");
     let read = vnics(URL, list.to_string().as_bytes()).unwrap();
     assert_eq!(read.vnics, [whole.vnics[0].clone(), whole.vnics[3].clone()]);
@@ -150,10 +189,11 @@ fn unusable_entry_is_reported_and_remaining_entries_are_read() {
     let unusable = |place, id, reason: &str| UnusableVnic { place, id, reason: reason.into() };
     assert_eq!(
         read.unusable,
-        [unusable(1, second, "[1].virtualRouterIp is missing"), unusable(2, None, "[2].vnicId is missing")]
+        [unusable(1, second, "[1].macAddr is missing"), unusable(2, None, "[2].vnicId is missing")]
     );
     list[0].as_object_mut().unwrap().remove("macAddr");
-    assert!(refusal(vnics(URL, list.to_string().as_bytes())).ends_with(": [0].macAddr is missing"));
+    let read = vnics(URL, list.to_string().as_bytes()).unwrap();
+    assert_eq!((read.vnics.len(), read.unusable.len(), read.unusable[0].place), (1, 3, 0));
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub struct Route {
     pub scope_link: bool,
     /// Who made it.
     pub protocol: u8,
-    /// The metric: lower is preferred. IPv6's default of 1024 is read back as `None`.
+    /// The metric, as given: IPv6's default of 1024 is read back as `None`. [`Route::metric`] orders routes.
     pub priority: Option<u32>,
     /// An MTU of its own.
     pub mtu: Option<Mtu>,
@@ -134,6 +134,12 @@ impl Route {
     /// The family.
     pub fn family(&self) -> Family {
         Family::of(self.destination.ip())
+    }
+
+    /// The metric that counts: lower is preferred.
+    pub fn metric(&self) -> u32 {
+        let unset = if self.family() == Family::Ipv6 { IPV6_DEFAULT_METRIC } else { 0 };
+        self.priority.unwrap_or(unset)
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, Cause> {

@@ -1,12 +1,13 @@
 //! Policy rules: which table a packet is routed by.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink_packet_core::Emitable;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::RouteProtocol;
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleHeader, RuleMessage};
+use netlink_packet_route::rule::{self as wire, RuleAttribute, RuleFlags, RuleHeader, RuleMessage};
 use nix::errno::Errno;
 use vcn::{Family, IfName, Mark, Priority, TableId};
 
@@ -55,9 +56,48 @@ pub struct Rule {
     pub suppress: Option<u32>,
     /// Who made it.
     pub protocol: u8,
-    /// Read only: it has a selector or an action that this type does not hold, so it is not our rule and cannot be
-    /// written back.
+    /// Read only: it is for all packets but those of its selector.
+    pub inverted: bool,
+    /// Read only: what it does.
+    pub action: RuleAction,
+    /// Read only: it has a selector that this type does not hold, or does something else than a lookup, so it is not our rule
+    /// and cannot be written back.
     pub unmodelled: bool,
+}
+
+/// What a rule does with the packets that it selects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RuleAction {
+    /// Routes them by its table.
+    #[default]
+    Lookup,
+    /// Drops them silently.
+    Blackhole,
+    /// Answers "host unreachable".
+    Unreachable,
+    /// Answers "administratively prohibited".
+    Prohibit,
+    /// Goes on with another rule.
+    Continue,
+}
+
+impl RuleAction {
+    /// Whether the packets go nowhere.
+    pub const fn refuses(self) -> bool {
+        matches!(self, Self::Blackhole | Self::Unreachable | Self::Prohibit)
+    }
+}
+
+impl From<wire::RuleAction> for RuleAction {
+    fn from(action: wire::RuleAction) -> Self {
+        match action {
+            wire::RuleAction::ToTable => Self::Lookup,
+            wire::RuleAction::Blackhole => Self::Blackhole,
+            wire::RuleAction::Unreachable => Self::Unreachable,
+            wire::RuleAction::Prohibit => Self::Prohibit,
+            _ => Self::Continue,
+        }
+    }
 }
 
 impl Rule {
@@ -73,6 +113,8 @@ impl Rule {
             table,
             suppress: None,
             protocol,
+            inverted: false,
+            action: RuleAction::Lookup,
             unmodelled: false,
         }
     }
@@ -85,8 +127,9 @@ impl Rule {
             _ => return Ok(None),
         };
         let mut rule = Self::new(family, Priority(0), TableId(header.table.into()), 0);
-        rule.unmodelled =
-            header.action != RuleAction::ToTable || header.tos != 0 || header.flags.contains(RuleFlags::Invert);
+        rule.inverted = header.flags.contains(RuleFlags::Invert);
+        rule.action = header.action.into();
+        rule.unmodelled = rule.action != RuleAction::Lookup || header.tos != 0 || rule.inverted;
         let (mut value, mut mask) = (0, 0);
         for attribute in attributes::after(payload, header.buffer_len()) {
             match attribute? {
@@ -123,7 +166,7 @@ impl Rule {
         message.header.src_len = from.map_or(0, |network| network.prefix());
         message.header.dst_len = to.map_or(0, |network| network.prefix());
         // Without an action the kernel takes the rule and then drops what it matches.
-        message.header.action = RuleAction::ToTable;
+        message.header.action = wire::RuleAction::ToTable;
         let attributes = &mut message.attributes;
         attributes.reserve(8);
         attributes.push(RuleAttribute::Priority(self.priority.0));
@@ -149,7 +192,8 @@ impl fmt::Display for Rule {
         };
         // "all" is read as IPv4 by ip(8), unless the destination tells.
         let everywhere = if self.family == Family::Ipv6 && self.to.is_none() { "::/0" } else { "all" };
-        write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| everywhere.into(), host))?;
+        let not = if self.inverted { "not " } else { "" };
+        write!(f, "pref {} {not}from {}", self.priority, self.from.as_ref().map_or_else(|| everywhere.into(), host))?;
         if let Some(to) = &self.to {
             write!(f, " to {}", host(to))?;
         }
@@ -159,8 +203,27 @@ impl fmt::Display for Rule {
         if let Some(iif) = &self.iif {
             write!(f, " iif {iif}")?;
         }
-        write!(f, " lookup {}", self.table)?;
+        match self.action {
+            RuleAction::Lookup => write!(f, " lookup {}", self.table)?,
+            RuleAction::Blackhole => f.write_str(" blackhole")?,
+            RuleAction::Unreachable => f.write_str(" unreachable")?,
+            RuleAction::Prohibit => f.write_str(" prohibit")?,
+            RuleAction::Continue => f.write_str(" goto or nop")?,
+        }
         self.suppress.map_or(Ok(()), |length| write!(f, " suppress_prefixlength {length}"))
+    }
+}
+
+impl Rule {
+    /// Whether it may select a packet of that source and destination that carries no mark: surely not if its selectors say so, as
+    /// far as this type holds them.
+    pub fn may_select(&self, from: Option<IpAddr>, to: IpAddr, by: Option<&IfName>) -> bool {
+        let is_within = |block: Option<IpNetwork>, address| block.is_none_or(|block| block.contains(address));
+        let is_selected = from.is_none_or(|from| is_within(self.from, from))
+            && is_within(self.to, to)
+            && self.fwmark.is_none_or(|mark| mark.value == 0)
+            && self.iif.as_ref().is_none_or(|iif| by.map_or(iif.as_str() == "lo", |by| by == iif));
+        is_selected != self.inverted
     }
 }
 

@@ -34,7 +34,20 @@ fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [L
     static REQUESTS: Requests = Requests::new();
     let (nics, devices, requests) = (&LinkKindName::HARDWARE, &*DEVICES, &REQUESTS);
     static EXPLAINED: BTreeSet<Ocid> = BTreeSet::new();
-    HostFacts { vnics, npn, links, nics, devices, ipv6: true, own: &[], held: &NONE, requests, unexplained: &EXPLAINED }
+    let unexplained = &EXPLAINED;
+    HostFacts {
+        vnics,
+        npn,
+        links,
+        nics,
+        devices,
+        ipv6: true,
+        own: &[],
+        held: &NONE,
+        requests,
+        unexplained,
+        needed: &[],
+    }
 }
 
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> DesiredState {
@@ -100,6 +113,28 @@ fn family_missing_in_metadata_comes_from_the_native_pod_network() {
     let network = wanted.network.unwrap();
     let ipv4 = network.vnics[0].vnic.addressing.ipv4.clone().unwrap();
     assert_eq!(ipv4.address, "10.0.33.16".parse::<std::net::IpAddr>().unwrap());
+}
+
+#[test]
+fn pod_vnic_with_ipv6_that_the_native_pod_network_lacks_is_reported() {
+    let mut vnics = vm_vnics();
+    let (subnet, router) = ("2603:c020::/64".parse().unwrap(), "fe80::1".parse().unwrap());
+    let address = "2603:c020::9".parse().unwrap();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing { subnet, router, address, others: Vec::new() });
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
+    let mut npn = npn("SUCCESS");
+    assert_eq!(reasons(&want(&vnics, &links, Some(&npn))), [(Reason::PodFamilyNotListed, Some("pods"))]);
+    let pods = vec!["2603:c020::20/124".parse().unwrap()];
+    npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { pods, ..Default::default() });
+    assert_eq!(reasons(&want(&vnics, &links, Some(&npn))), []);
+}
+
+#[test]
+fn vnic_without_address_is_not_configured() {
+    let mut vnics = [vm_vnics(), vec![vnic("vlan", 0x0c, "10.0.64")]].concat();
+    vnics[2].addressing = PerFamily::default();
+    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)], None);
+    assert_eq!(served(&wanted), [("pods", "ens5".to_owned(), TableId(1000))]);
 }
 
 #[test]

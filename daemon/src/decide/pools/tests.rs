@@ -191,8 +191,7 @@ fn unlisted_bare_metal_vnic_serves_new_pods_only_as_the_last_one() {
         let before = pools(&facts, &hosts, None);
         facts.npn.absorb(Ok(Some(NativePodNetwork { state: npn(state).state, ..both.clone() })), Instant::now());
         for vnics in [known.to_vec(), listed.iter().map(|at| known[*at].clone()).collect()] {
-            let list = imds::VnicList { vnics, unusable: Vec::new() };
-            facts.absorb_vnics(Ok(list), std::time::Duration::ZERO, Instant::now(), |_| true);
+            facts.absorb_vnics(Ok(vnics.into()), std::time::Duration::ZERO, Instant::now(), |_| true);
         }
         let ids = |pools: &Pools| pools.vnics.iter().map(|it| it.vnic_id.unique_id().to_owned()).collect::<Vec<_>>();
         ids(&pools(&facts, &hosts, Some(&before)))

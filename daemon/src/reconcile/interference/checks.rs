@@ -39,14 +39,16 @@ enum Active {
 enum Sign {
     /// That it is active.
     Active,
-    /// One of its settings is on. Each is, unless a file turns it off.
+    /// One of its settings is on. Each is, unless a file turns it off; an empty value is the default, and a word that is neither
+    /// changes nothing.
     Setting { roots: &'static [&'static str], file: &'static str, section: &'static str, keys: &'static [&'static str] },
     /// Its state file of a VNIC's link, named by the link's index, has one of some values.
     Link { directory: &'static str, section: &'static str, key: &'static str, values: &'static [&'static str] },
 }
 
 /// The words of systemd, NetworkManager and Python.
-const TRUE: &[&str] = &["1", "yes", "true", "on"];
+const TRUE: &[&str] = &["1", "yes", "y", "true", "t", "on"];
+const FALSE: &[&str] = &["0", "no", "n", "false", "f", "off"];
 
 const CHECKS: &[Check] = &[
     Check {
@@ -116,16 +118,19 @@ impl Check {
             Sign::Active => vec![self.condition(self.program, "it is enabled")],
             Sign::Setting { roots, file, section, keys } => {
                 let texts = merged(root, roots, file);
-                let last = |key| texts.iter().rev().find_map(|text| value(text, section, key));
-                let on: Vec<&str> =
-                    keys.iter().copied().filter(|key| last(key).is_none_or(|value| is_one_of(value, TRUE))).collect();
+                let counts = |value: &&str| value.is_empty() || is_one_of(value, TRUE) || is_one_of(value, FALSE);
+                let is_on = |key: &str| {
+                    let mut all = texts.iter().flat_map(|text| assigned(text, section, key));
+                    all.rfind(counts).is_none_or(|value| !is_one_of(value, FALSE))
+                };
+                let on: Vec<&str> = keys.iter().copied().filter(|key| is_on(key)).collect();
                 let evidence = format!("[{section}] {} is on", on.join(" and "));
                 if on.is_empty() { Vec::new() } else { vec![self.condition(self.program, &evidence)] }
             }
             Sign::Link { directory, section, key, values } => {
                 let shows = |index: u32| {
                     let text = text(&root.join(directory).join(index.to_string())).unwrap_or_default();
-                    value(&text, section, key).is_some_and(|value| is_one_of(value, values))
+                    assigned(&text, section, key).last().is_some_and(|value| is_one_of(value, values))
                 };
                 let vnics = context.vnics().iter().filter(|vnic| context.index_of(vnic).is_some_and(shows));
                 let condition = |vnic: &datapath::host::HostVnic| {
@@ -161,10 +166,10 @@ impl Active {
     }
 }
 
-/// The last value of a key in a section of `[Section]`, `Key=value` text. The section before the first head is "".
-fn value<'a>(text: &'a str, section: &str, key: &str) -> Option<&'a str> {
+/// The values of a key in a section of `[Section]`, `Key=value` text. The section before the first head is "".
+fn assigned<'a>(text: &'a str, section: &str, key: &str) -> Vec<&'a str> {
     let mut within = section.is_empty();
-    let mut found = None;
+    let mut found = Vec::new();
     for line in text.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             within = name == section;
@@ -172,7 +177,7 @@ fn value<'a>(text: &'a str, section: &str, key: &str) -> Option<&'a str> {
             && let Some((name, value)) = line.split_once('=')
             && name.trim() == key
         {
-            found = Some(value.trim());
+            found.push(value.trim());
         }
     }
     found
@@ -207,10 +212,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_value_in_section_counts() {
+    fn values_in_section_are_found_in_order() {
         let text = "KEY=top\n[Other]\nKey=no\n[Network]\n# Key=comment\nKey = one\nKey=two\n[Other]\nKey=no\n";
-        let found = [("Network", "Key"), ("Network", "Missing"), ("", "KEY")].map(|(at, key)| value(text, at, key));
-        assert_eq!(found, [Some("two"), None, Some("top")]);
+        let found = [("Network", "Key"), ("Network", "Missing"), ("", "KEY")].map(|(at, key)| assigned(text, at, key));
+        assert_eq!(found, [vec!["one", "two"], vec![], vec!["top"]]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL};
 use super::Context;
 use crate::reconcile::host;
 use crate::report::condition::{Condition, Reason};
+use crate::sources::host_links::{self, Uplink};
 
 /// A check of the forward chains is put off for this many times the time of the last one: a node may have tens of thousands
 /// of rules.
@@ -36,7 +37,24 @@ fn observed_conflicts(context: &Context<'_>) -> Result<Vec<Condition>, netlink::
     let (pods, addresses) = (host::pods()?, socket.addresses(None)?);
     let mut found = configured_twice(context, &addresses, &rules);
     found.extend(addresses.iter().filter(|it| pods.contains(&it.address.ip())).map(|it| held_by_host(context, it)));
+    found.extend(preferred_uplinks(context, &host_links::uplinks()?.all));
     Ok(found)
+}
+
+/// Default routes by devices that are no VNIC's and that precede the primary VNIC's own: an RDMA network's, for example.
+fn preferred_uplinks<'a>(context: &'a Context<'_>, uplinks: &'a [Uplink]) -> impl Iterator<Item = Condition> + 'a {
+    let vnics = context.facts.vnics();
+    let of = move |family: Family| uplinks.iter().filter(move |uplink| uplink.family == family);
+    Family::ALL.into_iter().filter_map(move |family| {
+        let preferred = of(family).next().filter(|uplink| vnics.iter().all(|vnic| vnic.mac != uplink.mac))?;
+        let primary = of(family).find(|uplink| vnics.first().is_some_and(|vnic| vnic.mac == uplink.mac))?;
+        let message = format!(
+            "The {family} route \"{}\" uses a device that is no VNIC's and precedes \"{}\" of the primary VNIC, so packets of \
+             the host leave by it. Remove it in the configuration of that device, or give it a higher metric.",
+            preferred.route, primary.route
+        );
+        Some(Condition::degraded(Reason::ConflictingConfiguration, message).about(&preferred.route))
+    })
 }
 
 /// The kernel delivers packets for its own addresses locally, before any route.
@@ -126,20 +144,22 @@ fn ways(network: &HostNetwork) -> Vec<ForwardPath> {
 
 fn stops_forwarding(blocking: &BlockingChain) -> Condition {
     let BlockingChain { family, table, chain, how } = blocking;
+    // The tables of iptables-nft have its names, and its chains are in capitals.
+    let is_iptables = chain == "FORWARD" && matches!(table.as_str(), "filter" | "nat" | "mangle" | "raw" | "security");
     let accept = match (*family, table.as_str()) {
         ("inet", "firewalld") => format!(
             "firewall-cmd --permanent --zone=trusted --add-interface={HOST_LINK_PREFIX}+ && firewall-cmd --reload"
         ),
-        ("inet", _) => ["iifname", "oifname"]
-            .map(|side| format!("nft insert rule inet {table} {chain} {side} '\"{HOST_LINK_PREFIX}*\"' accept"))
-            .join(" && "),
-        (family, table) => {
-            let command = if family == "ip6" { "ip6tables" } else { "iptables" };
+        ("ip" | "ip6", table) if is_iptables => {
+            let command = if *family == "ip6" { "ip6tables" } else { "iptables" };
             let table = if table == "filter" { String::new() } else { format!(" -t {table}") };
             ["-i", "-o"]
                 .map(|side| format!("{command}{table} -I FORWARD {side} {HOST_LINK_PREFIX}+ -j ACCEPT"))
                 .join(" && ")
         }
+        (family, table) => ["iifname", "oifname"]
+            .map(|side| format!("nft insert rule {family} {table} {chain} {side} '\"{HOST_LINK_PREFIX}*\"' accept"))
+            .join(" && "),
     };
     let message = format!(
         "Chain {chain} of table {family} {table} stops forwarded packets ({how}), pods' too unless an earlier rule accepts \

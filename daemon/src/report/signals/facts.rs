@@ -96,8 +96,11 @@ fn topic(reason: Reason) -> Option<Topic> {
         | Reason::VnicFamilyNotListed
         | Reason::VnicUnreadable
         | Reason::RouterUnknown
+        | Reason::RouteRefused
         | Reason::HostNetworkFailed
         | Reason::PodTableShared
+        | Reason::RoutingOverridden
+        | Reason::MainTableUnreachable
         | Reason::KernelLacksNft
         | Reason::NftFailed => Some(Topic::Vnic),
         _ => None,

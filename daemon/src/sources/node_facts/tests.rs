@@ -1,7 +1,7 @@
 //! What is kept of an incomplete list of VNICs, and for how long.
 
-use imds::VnicList;
-use vcn::SubnetAddressing;
+use imds::{IncompleteVnic, VnicList};
+use vcn::{MacAddr, SubnetAddressing};
 
 use super::*;
 use crate::fixture::{self, vm_vnics};
@@ -128,12 +128,41 @@ fn unusable_entry_keeps_known_vnic_and_adds_no_new_one() {
     let entry = |place, id: &Ocid| UnusableVnic { place, id: Some(id.clone()), reason: "a field is missing".into() };
     let unusable = vec![entry(1, &vm_vnics()[1].id), entry(2, &fixture::vnic("new", 0x0c, "10.0.34").id)];
     for second in [10, 4000] {
-        scene.answer(second, Ok(VnicList { vnics: alone(), unusable: unusable.clone() }), |_| false);
+        scene.answer(second, Ok(VnicList { unusable: unusable.clone(), ..alone().into() }), |_| false);
     }
     assert_eq!((scene.facts.vnics(), scene.facts.held().count()), (&vm_vnics()[..], 0));
     assert!(!scene.facts.says_the_same(&before) && !scene.facts.is_settled());
     scene.at(5000, &vm_vnics());
     assert!(scene.facts.says_the_same(&before));
+}
+
+#[test]
+fn list_with_unusable_primary_entry_makes_no_secondary_vnic_the_primary() {
+    let entry = UnusableVnic { place: 0, id: None, reason: "[0].macAddr is missing".into() };
+    let list = || VnicList { unusable: vec![entry.clone()], ..vm_vnics()[1..].to_vec().into() };
+    let mut scene = Scene::new();
+    scene.answer(0, Ok(list()), |_| false);
+    assert_eq!((scene.facts.vnics(), scene.facts.primary(), &scene.facts.vnics.error), (&[][..], None, &None));
+    assert_eq!(scene.facts.unusable, std::slice::from_ref(&entry));
+    scene.at(1, &vm_vnics());
+    scene.answer(4000, Ok(list()), |_| false);
+    assert_eq!(scene.facts.vnics(), vm_vnics());
+}
+
+#[test]
+fn shape_decides_whether_a_port_index_counts() {
+    let mut vnics = vm_vnics();
+    (vnics[1].nic_index, vnics[1].vlan_tag) = (Some(0), vcn::VlanTag::new(7).ok());
+    for (shape, expected) in [("VM.Standard.E5.Flex", &vm_vnics()), ("BM.Standard.E5.192", &vnics)] {
+        let mut scene = Scene::new();
+        scene.facts.instance.value.as_mut().unwrap().shape = shape.into();
+        assert_eq!(scene.at(0, &vnics), *expected, "{shape}");
+        let ignored = IncompleteVnic {
+            id: vnics[1].id.clone(),
+            reason: "nicIndex 0 is ignored, because VM.Standard.E5.Flex is the shape of a virtual machine".into(),
+        };
+        assert_eq!(scene.facts.incomplete, if shape.starts_with("VM") { vec![ignored] } else { vec![] });
+    }
 }
 
 #[test]
@@ -241,14 +270,21 @@ fn signals_come_from_metadata_native_pod_network_and_daemonset() {
 fn list_without_vnic_of_default_route_lacks_the_primary_vnic() {
     let all = vm_vnics();
     let [primary, pods] = [all[0].mac, all[1].mac];
-    assert!(!lacks_primary(&all, primary, &[primary, pods]));
-    assert!(lacks_primary(&all[1..], primary, &[primary, pods]));
+    let lacks = |listed: &[Vnic], routes: &[MacAddr], devices: &[MacAddr]| {
+        let uplink = |mac: &MacAddr| Uplink { family: Family::Ipv4, mac: *mac, route: format!("default dev {mac}") };
+        let uplinks = Uplinks { all: routes.iter().map(uplink).collect(), devices: devices.to_vec() };
+        lacks_primary(listed, &uplinks).map(|uplink| uplink.mac)
+    };
+    assert_eq!(lacks(&all, &[primary], &[primary, pods]), None);
+    assert_eq!(lacks(&all[1..], &[primary], &[primary, pods]), Some(primary));
     // The default route uses a secondary VNIC: both are listed, and the list has the primary one first.
-    assert!(!lacks_primary(&all, pods, &[primary, pods]));
-    // Ports with other MACs than the VNICs on them.
+    assert_eq!(lacks(&all, &[pods], &[primary, pods]), None);
+    // Ports with other MACs than the VNICs on them, or a device that is no VNIC's.
     let port = fixture::mac(0x77);
-    assert!(!lacks_primary(&all, port, &[port]));
-    assert!(!lacks_primary(&[], primary, &[primary]));
+    assert_eq!(lacks(&all, &[port], &[port]), None);
+    assert_eq!(lacks(&all, &[port, primary], &[primary, pods, port]), None);
+    assert_eq!(lacks(&all, &[port], &[primary, pods, port]), Some(port));
+    assert_eq!(lacks(&[], &[primary], &[primary]), None);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use imds::VnicList;
-use vcn::{Family, Ocid, SubnetAddressing, Vnic};
+use imds::{IncompleteVnic, VnicList};
+use vcn::{Family, Instance, Ocid, SubnetAddressing, Vnic};
 
 use super::NodeFacts;
 use super::absences::{AbsenceGrace, Absences};
@@ -28,7 +28,8 @@ impl NodeFacts {
     ///   secondary one;
     /// - another VNIC, or a family of a VNIC, for the `grace` period and then for as long as it `is_held`;
     /// - an IPv6 address of a VNIC that has others, for the `grace` period;
-    /// - a VNIC whose entry cannot be used, as it was known before.
+    /// - a VNIC whose entry cannot be used, as it was known before. While the primary VNIC is unknown and has such an entry,
+    ///   nothing is taken in.
     pub fn absorb_vnics(
         &mut self,
         answer: Result<VnicList, String>,
@@ -42,8 +43,13 @@ impl NodeFacts {
     }
 
     fn merge(&mut self, list: VnicList, grace: AbsenceGrace, is_held: impl Fn(ExpectedItem<'_>) -> bool) -> Vec<Vnic> {
-        let VnicList { vnics: mut listed, unusable } = list;
-        self.unusable = unusable;
+        let VnicList { vnics: mut listed, unusable, incomplete } = list;
+        (self.unusable, self.incomplete) = (unusable, incomplete);
+        if self.primary.is_none() && self.unusable.iter().any(|entry| entry.place == 0) {
+            // Another one must not be taken for the primary one.
+            return Vec::new();
+        }
+        self.incomplete.extend(listed.iter_mut().filter_map(|vnic| without_port(vnic, self.instance.value.as_ref()?)));
         let primary = self.primary.clone().or_else(|| listed.first().map(|vnic| vnic.id.clone()));
         // A family without any other address is then one that the entry lacks: what was known of it may stay.
         self.refused = refused::vnics(&mut listed, primary.as_ref());
@@ -84,7 +90,8 @@ impl NodeFacts {
         let mut absences = Absences::default();
         missing.retain(|vnic| {
             let is_held = || primary == Some(&vnic.id) || is_held(ExpectedItem::Vnic(vnic));
-            self.is_unusable(vnic.id.as_str()) || absences.keep(&before, vnic.id.clone(), grace, is_held)
+            let is_first = || primary == Some(&vnic.id) && self.unusable.iter().any(|entry| entry.place == 0);
+            self.is_unusable(vnic.id.as_str()) || is_first() || absences.keep(&before, vnic.id.clone(), grace, is_held)
         });
         self.missing = absences;
         missing
@@ -146,6 +153,15 @@ fn keep_order<'a>(listed: &mut [Vnic], known: impl Iterator<Item = &'a Vnic> + C
             *at = old.clone();
         }
     }
+}
+
+/// Ignores the port of a virtual machine's VNIC: other agents and hypervisors add one, and bare metal is recognized by it.
+fn without_port(vnic: &mut Vnic, instance: &Instance) -> Option<IncompleteVnic> {
+    let index = vnic.nic_index.filter(|_| instance.shape.starts_with("VM."))?;
+    (vnic.nic_index, vnic.vlan_tag) = (None, None);
+    let shape = &instance.shape;
+    let reason = format!("nicIndex {index} is ignored, because {shape} is the shape of a virtual machine");
+    Some(IncompleteVnic { id: vnic.id.clone(), reason })
 }
 
 fn is_same_subnet(old: &SubnetAddressing, new: &SubnetAddressing) -> bool {

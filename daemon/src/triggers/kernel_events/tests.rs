@@ -22,6 +22,9 @@ fn address(address: &str) -> Event {
 fn events_of_host_objects_concern_the_host() {
     for event in [
         Event::Link(Change::Present, link("ens5", 5)),
+        // Of another program, not of a pod.
+        Event::Link(Change::Gone, link("vcnet0", 6)),
+        Event::Link(Change::Gone, link("vcn0123456789AB", 6)),
         address("10.0.33.7/32"),
         address("2603:c020::7/128"),
         route(1000),
@@ -30,6 +33,8 @@ fn events_of_host_objects_concern_the_host() {
         rule(RulePriorities::FROM_VNIC, PROTOCOL),
         rule(RulePriorities::METADATA, PROTOCOL),
         rule(RulePriorities::TO_PODS, PROTOCOL),
+        // Of another program.
+        rule(RulePriorities::FROM_POD, 3),
         Event::Setting,
         Event::Overrun,
     ] {
@@ -63,7 +68,6 @@ fn events_of_pods_do_not_concern_the_host() {
         route(254),
         Event::Route(Change::Present, Route::new("10.0.33.9/32".parse().unwrap(), 3, PODS_TABLE, PROTOCOL)),
         rule(RulePriorities::FROM_POD, PROTOCOL),
-        rule(RulePriorities::FROM_VNIC, 0),
     ] {
         assert!(!concerns_host(&event, &PodLinks::default()), "{event:?}");
     }
