@@ -2,7 +2,7 @@
 //! is written here.
 //!
 //! ```text
-//!   facts ─┐                    host_network ─▶ pools ─▶ pods ─▶ remains (dead, orphans)
+//!   facts ─┐                    host_network ─▶ pools ─▶ pods ─▶ remains (dead, orphans) ─▶ unreturned
 //!   links ─┼─▶ Context ──▶       ─▶ interference ─▶ installation ─▶ pod_addresses ──▶ ReconcileReport
 //!   files ─┘   (desired)
 //! ```
@@ -28,6 +28,7 @@ mod remains;
 mod sources;
 mod stage;
 mod tables;
+mod unreturned;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,6 +60,7 @@ pub struct Reconciler {
     host_network: host_network::HostNetworkStage,
     pods: pods::RunningPods,
     remains: remains::Remains,
+    unreturned: unreturned::UnreturnedLinks,
     interference: interference::Interference,
     installation: installation::Installation,
     pod_addresses: pod_addresses::PodAddresses,
@@ -77,6 +79,7 @@ impl Reconciler {
             host_network: host_network::HostNetworkStage::default(),
             pods: pods::RunningPods::default(),
             remains: remains::Remains::default(),
+            unreturned: unreturned::UnreturnedLinks::default(),
             interference: interference::Interference::default(),
             installation: installation::Installation::new(),
             pod_addresses: pod_addresses::PodAddresses::default(),
@@ -103,6 +106,7 @@ impl Reconciler {
         pools::publish(&context, &mut so_far);
         self.pods.run(&context, &mut so_far);
         self.remains.run(&context, &mut so_far);
+        self.unreturned.run(&context, &mut so_far);
         self.interference.run(&context, &mut so_far);
         so_far.pod_network = Some(self.installation.run(&context, &mut so_far));
         // Last: the stages before it free addresses.
@@ -128,10 +132,12 @@ impl Reconciler {
         report
     }
 
-    /// Whether drift of running pods, or addresses that ran out or are free again, call for a reconcile.
+    /// Whether drift of running pods, addresses that ran out or are free again, or a VNIC's link that did not come back call for a
+    /// reconcile.
     pub fn attention(&mut self, hints: DriftHints) -> bool {
         self.pods.attention(hints, &self.node.store)
             || self.pod_addresses.has_changed(&self.node, self.installation.is_ours())
+            || self.unreturned.has_new(&self.node.store)
     }
 
     /// The time until a condition becomes due, if nothing happens before.

@@ -53,9 +53,10 @@ fn announce(addresses: &[AssignedAddress]) -> netlink::Result<()> {
     Ok(())
 }
 
-/// How many connections of some addresses were deleted.
+/// How many connections of some addresses were deleted. The rest reaches the next owner of an address.
+#[must_use]
 #[derive(Debug)]
-pub enum DeletionOutcome {
+pub(crate) enum DeletionOutcome {
     /// All of them.
     All,
     /// Some of them: the time limit was reached.
@@ -66,7 +67,7 @@ pub enum DeletionOutcome {
 
 impl DeletionOutcome {
     /// What to report of it.
-    pub fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         let why = match self {
             Self::All => return None,
             Self::Incomplete => {
@@ -79,7 +80,7 @@ impl DeletionOutcome {
 }
 
 /// Deletes the connections of these addresses, including those that NAT translates to or from them.
-pub fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> DeletionOutcome {
+pub(crate) fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> DeletionOutcome {
     forget_within(TIME_LIMIT, addresses)
 }
 

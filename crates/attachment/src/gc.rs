@@ -5,10 +5,10 @@ use std::time::Duration;
 use cni::{AttachmentKey, Error};
 use ipam::Allocation;
 
+use crate::end::{Access, Ended, end, link_missing};
 use crate::failure;
 use crate::node::Node;
 use crate::report::Report;
-use crate::take_down::take_down;
 
 /// An attachment this young may belong to an ADD that the runtime has not recorded yet.
 const SPARED: Duration = Duration::from_secs(30);
@@ -46,11 +46,13 @@ fn free(
     node: &Node,
     report: &mut Report,
 ) -> Result<(), Error> {
-    let wrap = |error| failure::of_ipam(&error);
-    let _lock = node.store.attachment(key).map_err(wrap)?;
-    let Some(allocation) = node.store.find(key).map_err(wrap)?.filter(|found| dead(&found)) else { return Ok(()) };
-    let had = take_down(key, Some(&allocation), node, report)?;
-    node.release(key, &had, report).map_err(wrap)?;
-    report.addresses(&allocation.addresses);
+    let is_due = |found: Option<&Allocation>| found.is_some_and(|found| dead(&found));
+    match end(key, node, Access::Wait, is_due, report)? {
+        Ended::Freed { allocation, .. } => {
+            allocation.iter().for_each(|allocation| report.addresses(&allocation.addresses));
+        }
+        Ended::LinkMissing(allocation) => report.note(link_missing(&allocation)),
+        Ended::Busy | Ended::Spared => {}
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Object, Place, Places, Snapshot, pod};
 use ipam::{Allocation, BootId, BootTime, Pools, Store};
 use netlink::Netns;
-use vcn::Mtu;
+use vcn::{IfName, Mtu, Ocid};
 
 use crate::failure::{self, code};
 use crate::report::Report;
@@ -24,6 +24,8 @@ pub struct Node {
     /// Where the files are.
     pub state_dir: PathBuf,
     boot: BootId,
+    /// Whether this program goes on after its work. Then it waits for nothing, and starts no child to wait for it.
+    pub(crate) is_resident: bool,
 }
 
 impl Node {
@@ -32,8 +34,26 @@ impl Node {
     /// # Errors
     /// When the kernel's boot id cannot be read.
     pub fn open() -> Result<Self, ipam::Error> {
-        let (boot, state_dir) = (BootId::current()?, state_dir());
-        Ok(Self { store: Store::new(&state_dir, boot.clone()), now: BootTime::now()?, state_dir, boot })
+        Self::at(state_dir(), BootId::current()?)
+    }
+
+    /// The same for the agent.
+    ///
+    /// # Errors
+    /// When the kernel's clock cannot be read.
+    pub fn of_agent(state_dir: &Path, boot: &BootId) -> Result<Self, ipam::Error> {
+        Ok(Self { is_resident: true, ..Self::at(state_dir.to_owned(), boot.clone())? })
+    }
+
+    fn at(state_dir: PathBuf, boot: BootId) -> Result<Self, ipam::Error> {
+        let store = Store::new(&state_dir, boot.clone());
+        Ok(Self { store, now: BootTime::now()?, state_dir, boot, is_resident: false })
+    }
+
+    /// The host, for taking something down.
+    pub(crate) fn places(&self) -> Result<Places, Error> {
+        let places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
+        Ok(if self.is_resident { places } else { places.in_haste() })
     }
 
     /// What the agent offers.
@@ -159,27 +179,31 @@ pub fn ends(key: &AttachmentKey) -> LinkEnds {
     LinkEnds::of(&key.to_string(), key.ifname.clone())
 }
 
-/// The network of an allocation. Without pools and with a record of an older version, which has no MTU, the MTU is a guess; taking
-/// a network down does not need it.
-pub fn network(ends: LinkEnds, allocation: &Allocation, pools: Option<&Pools>, limit: Option<Mtu>) -> PodNetwork {
-    // A VNIC's link may have been renamed since ADD, and its proxies go with it.
-    let link = |assigned: &ipam::AssignedAddress| {
-        let vnics = pools.into_iter().flat_map(|pools| &pools.vnics);
-        let now = vnics.filter(|vnic| vnic.vnic_id == assigned.vnic_id).map(|vnic| &vnic.link).next();
-        now.unwrap_or(&assigned.vnic_link).clone()
-    };
+/// The network of an allocation. `limit` is the MTU of the configuration.
+pub fn network(allocation: &Allocation, pools: Option<&Pools>, limit: Option<Mtu>) -> PodNetwork {
+    let link = |id: &Ocid| Some(pools?.find(id)?.link.clone());
+    network_on(allocation, mtu(allocation, pools, limit), link)
+}
+
+/// The same with another source of the names of VNICs' links. A link may have been renamed since ADD, and its proxies go with it.
+pub fn network_on(allocation: &Allocation, mtu: Mtu, link_of: impl Fn(&Ocid) -> Option<IfName>) -> PodNetwork {
     let address = |assigned: &ipam::AssignedAddress| PodAddress {
         address: assigned.address,
-        vnic_link: link(assigned),
+        vnic_link: link_of(&assigned.vnic_id).unwrap_or_else(|| assigned.vnic_link.clone()),
         table: assigned.table,
     };
-    let holds = |vnic: &&ipam::VnicPool| allocation.addresses.iter().any(|a| a.vnic_id == vnic.vnic_id);
-    let vnic_mtu = pools.iter().flat_map(|pools| &pools.vnics).find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu);
-    PodNetwork {
-        ends,
-        mtu: allocation.mtu.unwrap_or_else(|| limit.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
-        addresses: allocation.addresses.iter().map(address).collect(),
-    }
+    PodNetwork { ends: ends(&allocation.key), mtu, addresses: allocation.addresses.iter().map(address).collect() }
+}
+
+/// The MTU of an attachment's links: the recorded one. Records of older versions have none: then it is the VNIC's, at most the
+/// configuration's. Taking a network down does not need it.
+pub fn mtu(allocation: &Allocation, pools: Option<&Pools>, limit: Option<Mtu>) -> Mtu {
+    let of_vnic = || {
+        let held = allocation.addresses.iter().find_map(|held| pools?.find(&held.vnic_id));
+        let vnic = held.map_or(Mtu::VCN, |vnic| vnic.mtu);
+        limit.map_or(vnic, |limit| limit.min(vnic))
+    };
+    allocation.mtu.unwrap_or_else(of_vnic)
 }
 
 /// Everything there is of an attachment's network, by its record, if there is one, and by its link.

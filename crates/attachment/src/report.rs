@@ -44,6 +44,11 @@ impl Report {
         report
     }
 
+    /// Of work that no runtime asked for: it is not sent.
+    pub fn of_agent(key: &AttachmentKey) -> Self {
+        Self::of_network(Program { name: "agent", version: env!("CARGO_PKG_VERSION") }, "end", &key.network)
+    }
+
     /// Of a call that was refused, as far as it is known whom it was about.
     pub fn of_refusal(program: Program, refusal: &Refusal<'_>) -> Self {
         let text = |part: Option<String>| part.unwrap_or_default();
@@ -75,12 +80,6 @@ impl Report {
     /// Addresses of the attachment that no record describes.
     pub fn found(&mut self, addresses: &[IpAddr]) {
         self.record.addresses.extend(addresses);
-    }
-
-    /// Drops the addresses so far: ADD tries others.
-    pub fn no_addresses(&mut self) {
-        self.record.addresses.clear();
-        self.assigned.clear();
     }
 
     /// Something to tell that is no failure.

@@ -5,18 +5,18 @@ use datapath::Places;
 use ipam::{Allocation, NetnsRecord, PodRecord, Pools, Reservation};
 use vcn::IfName;
 
+use crate::end::reclaim;
 use crate::failure;
 use crate::node::Node;
 use crate::report::Report;
-use crate::take_down::reclaim;
 
 /// What addresses are reserved from.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     /// What the agent offers.
-    pub pools: &'a Pools,
+    pub(crate) pools: &'a Pools,
     /// Links whose VNICs are skipped.
-    pub avoided: &'a [IfName],
+    pub(crate) avoided: &'a [IfName],
 }
 
 /// Reserves addresses. An empty record may be a lost one, and so may this
@@ -24,7 +24,12 @@ pub struct Source<'a> {
 ///
 /// # Errors
 /// The pools' and the files' own.
-pub fn reserve(node: &Node, source: Source<'_>, asked: &Allocation, report: &mut Report) -> Result<Reservation, Error> {
+pub(crate) fn reserve(
+    node: &Node,
+    source: Source<'_>,
+    asked: &Allocation,
+    report: &mut Report,
+) -> Result<Reservation, Error> {
     let Source { pools, avoided } = source;
     let (mut sure, mut swept) = (false, false);
     loop {

@@ -12,7 +12,7 @@ use crate::{
 
 mod moved;
 
-pub(crate) use moved::give_back;
+pub(crate) use moved::{restore, take_from_pod};
 
 /// Takes the steps in order. On success all of them are done; on failure none is: those before the failed one have been
 /// taken back, last first, and what could not be is in the error.
@@ -79,7 +79,7 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
 fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     let mut new = match &link.kind {
         LinkKind::VethPeer | LinkKind::Device => return change_link(place, link, places),
-        LinkKind::Moved { from } => return moved::into_pod(link, from, places),
+        LinkKind::Moved(device) => return moved::into_pod(link, device, places),
         LinkKind::Veth(peer) => {
             add_pair(link, peer, places)?;
             // From its first packet on.
@@ -156,7 +156,7 @@ fn delete_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()>
     match link.kind {
         // It goes with the host end, and a device is never removed.
         LinkKind::VethPeer | LinkKind::Device => Ok(()),
-        LinkKind::Moved { ref from } => moved::to_host(link, from, places),
+        LinkKind::Moved(ref device) => moved::to_host(link, device, places),
         LinkKind::Veth(_) | LinkKind::Vlan { .. } => {
             let hasty = places.hasty && place == Place::Host;
             places.socket(place).map_or(Ok(()), |socket| match hasty {

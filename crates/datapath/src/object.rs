@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
 use netlink::{Rule, RuleAction};
 use serde::{Deserialize, Serialize};
-use vcn::{Family, IfName, MacAddr, Mtu, PROTOCOL, TableId, VlanTag};
+use vcn::{ExclusiveLink, Family, IfName, MacAddr, Mtu, PROTOCOL, TableId, VlanTag};
 
 mod nft;
 
@@ -71,10 +71,7 @@ pub enum LinkKind {
         tag: VlanTag,
     },
     /// The link of a VNIC that a pod has for itself: it comes from the host's namespace, and its deletion takes it back there.
-    Moved {
-        /// Its name on the host.
-        from: IfName,
-    },
+    Moved(Box<ExclusiveLink>),
     /// A device that hardware or the hypervisor made: never created and never deleted by us.
     Device,
 }
@@ -301,7 +298,7 @@ impl fmt::Display for LinkSpec {
         match &self.kind {
             LinkKind::Veth(peer) => write!(f, " type veth peer {} address {} in the pod", peer.name, peer.mac),
             LinkKind::Vlan { tag, .. } => write!(f, " type vlan id {tag}"),
-            LinkKind::Moved { from } => write!(f, " that is {from} on the host"),
+            LinkKind::Moved(device) => write!(f, " that is {} on the host", device.link),
             LinkKind::VethPeer | LinkKind::Device => Ok(()),
         }
     }

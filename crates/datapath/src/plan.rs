@@ -98,12 +98,12 @@ impl fmt::Display for Step {
             Change::Add(Object::Link(link)) if matches!(link.kind, LinkKind::VethPeer | LinkKind::Device) => {
                 write!(f, "link set {link}")
             }
-            Change::Add(Object::Link(link @ LinkSpec { kind: LinkKind::Moved { .. }, .. })) => {
+            Change::Add(Object::Link(link @ LinkSpec { kind: LinkKind::Moved(_), .. })) => {
                 write!(f, "link move {link}")
             }
             Change::Add(object) => write!(f, "{} add {object}", object.noun()),
-            Change::Delete(Object::Link(LinkSpec { name, kind: LinkKind::Moved { from }, .. })) => {
-                write!(f, "link move {name} back to the host as {from}")
+            Change::Delete(Object::Link(LinkSpec { name, kind: LinkKind::Moved(device), .. })) => {
+                write!(f, "link move {name} back to the host as {}", device.link)
             }
             Change::Delete(Object::Link(link)) => write!(f, "link del {}", link.name),
             Change::Delete(object) => write!(f, "{} del {object}", object.noun()),

@@ -29,7 +29,7 @@ mod owners;
 mod uplink;
 
 pub use blockers::{Blocker, blockers};
-pub use extra::{ExtraNetwork, give_back, observe_extra, observe_inside, own_ways, taken_routes, used_names};
+pub use extra::{ExtraNetwork, identify, observe_extra, observe_rules, own_ways, retrieve, taken_routes, used_names};
 pub(crate) use observed::{accept_ra_of, source_of_a_pod};
 pub use observed::{misleading, observe, recorded};
 pub use orphans::{Orphan, orphans};

@@ -7,7 +7,7 @@ use cni::{AttachmentKey, NetworkName};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vcn::{ExclusiveLink, IfName, Mtu, Ocid, PerFamily, TableId, VnicRoute};
+use vcn::{ExclusiveLink, IfName, LinkIdentity, Mtu, Ocid, PerFamily, TableId, VnicRoute};
 
 use crate::records::name_of;
 use crate::{BootId, BootTime, Error};
@@ -61,6 +61,9 @@ pub struct Allocation {
     /// The link that is in the pod; only where that is the VNIC's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<ExclusiveLink>,
+    /// When DEL ended the pod and the VNIC's link was not on the host: another namespace has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreturned_since: Option<BootTime>,
 }
 
 /// What a pod asked for and got in addition to its addresses: enough to check the interface, even if the offer changes.
@@ -171,13 +174,36 @@ impl Allocations {
     /// # Errors
     /// [`Error::NoAllocation`] when a DEL overtook the ADD.
     pub fn commit(&mut self, key: &AttachmentKey) -> Result<(), Error> {
-        match self.allocations.iter_mut().find(|allocation| allocation.key == *key) {
-            Some(allocation) => {
-                allocation.tentative_until = None;
-                Ok(())
-            }
-            None => Err(Error::NoAllocation(key.to_string())),
+        self.settle(key).map(drop)
+    }
+
+    /// The same, with what identifies the VNIC's link in the pod.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn commit_link(&mut self, key: &AttachmentKey, identity: LinkIdentity) -> Result<(), Error> {
+        let allocation = self.settle(key)?;
+        allocation.unreturned_since = None;
+        if let Some(link) = &mut allocation.exclusive {
+            link.identity = Some(identity);
         }
+        Ok(())
+    }
+
+    /// Notes that the pod is gone and the VNIC's link is not back. The addresses stay taken, and with them the VNIC.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn note_unreturned(&mut self, key: &AttachmentKey, now: BootTime) -> Result<(), Error> {
+        self.settle(key)?.unreturned_since.get_or_insert(now);
+        Ok(())
+    }
+
+    fn settle(&mut self, key: &AttachmentKey) -> Result<&mut Allocation, Error> {
+        let allocation = self.allocations.iter_mut().find(|allocation| allocation.key == *key);
+        let allocation = allocation.ok_or_else(|| Error::NoAllocation(key.to_string()))?;
+        allocation.tentative_until = None;
+        Ok(allocation)
     }
 
     /// Whether an attachment holds addresses without a record: an ADD or a DEL of it was killed, or the record was lost.
@@ -234,6 +260,15 @@ impl Allocation {
             mtu: None,
             attached: None,
             exclusive: None,
+            unreturned_since: None,
+        }
+    }
+
+    /// The pod that holds it, or its container if no pod is known.
+    pub fn holder(&self) -> String {
+        match &self.pod {
+            Some(pod) => format!("{}/{}", pod.namespace, pod.name),
+            None => self.key.container_id.to_string(),
         }
     }
 

@@ -189,6 +189,11 @@ impl Pools {
         Ok(true)
     }
 
+    /// The VNIC of an OCID.
+    pub fn find(&self, id: &Ocid) -> Option<&VnicPool> {
+        self.vnics.iter().find(|vnic| vnic.vnic_id == *id)
+    }
+
     /// The VNICs of the general pool.
     pub fn for_pods(&self) -> impl Iterator<Item = &VnicPool> {
         self.vnics.iter().filter(|vnic| vnic.purpose == Purpose::Pods && !vnic.families.is_empty())

@@ -64,6 +64,9 @@ pub struct ExclusiveLink {
     pub link: IfName,
     /// The VNIC's Ethernet address. The pod may have changed the link's.
     pub mac: MacAddr,
+    /// The kind that `link` has; absent for hardware.
+    #[serde(default, skip_serializing_if = "LinkKindName::is_hardware")]
+    pub kind: LinkKindName,
     /// On bare metal, the tag of the VLAN link that was made in the pod; `None` where the link itself moves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanTag>,
@@ -78,15 +81,13 @@ pub struct ExclusiveLink {
     pub settings: Option<LinkSettings>,
 }
 
-/// What identifies a link in its namespace. A pod with `NET_ADMIN` chooses names and Ethernet addresses, but not these.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What identifies a link of a kind in its namespace. A pod with `NET_ADMIN` chooses names and Ethernet addresses, and the indexes
+/// of links that it makes, but neither kind nor permanent address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkIdentity {
     /// Its index.
     pub index: u32,
-    /// Its kind.
-    #[serde(default, skip_serializing_if = "LinkKindName::is_hardware")]
-    pub kind: LinkKindName,
     /// The Ethernet address that its driver calls permanent; `None` where the driver has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent_mac: Option<MacAddr>,

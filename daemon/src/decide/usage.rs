@@ -5,7 +5,7 @@ mod files;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use ipam::{Allocation, Allocations, BootTime, COOLDOWN, FamilyPool, Pools};
+use ipam::{Allocations, BootTime, COOLDOWN, FamilyPool, Pools};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use vcn::{AttachMode, Family, IfName, Ocid, Purpose, TableId};
@@ -94,14 +94,6 @@ impl Usage {
     /// Whether any address is for pods, held or not: a full node is as usable as an empty one.
     pub(crate) fn offers_any(pools: &Pools) -> bool {
         pools.for_pods().any(|vnic| vnic.families.iter().any(|(_, pool)| size(pool) > 0))
-    }
-}
-
-/// The pod that holds an allocation, or its container if no pod is known.
-pub(crate) fn holder(allocation: &Allocation) -> String {
-    match &allocation.pod {
-        Some(pod) => format!("{}/{}", pod.namespace, pod.name),
-        None => allocation.key.container_id.to_string(),
     }
 }
 

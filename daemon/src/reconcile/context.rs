@@ -67,12 +67,14 @@ impl Context<'_> {
         if self.node.settings.host_networking == HostNetworking::Off || so_far.conditions.iter().any(is_lost) {
             return None;
         }
-        let is_refused =
-            |it: &Condition| it.reason == Reason::RouteRefused && it.subject.as_deref() == Some(id.as_str());
-        let is_on_host = || {
-            so_far.configured.iter().flatten().any(|host| host.vnic.id == *id)
-                && !so_far.conditions.iter().any(is_refused)
+        let prevents = |it: &Condition| {
+            let is_so = matches!(it.reason, Reason::RouteRefused | Reason::LinkNotReturned);
+            is_so && it.subject.as_deref() == Some(id.as_str())
         };
+        if so_far.conditions.iter().any(prevents) {
+            return Some(false);
+        }
+        let is_on_host = || so_far.configured.iter().flatten().any(|host| host.vnic.id == *id);
         let exclusive = exclusive::find(&self.wanted.exclusive, id);
         Some(exclusive.map_or_else(is_on_host, |it| it.is_in_pod || it.link.is_some()))
     }

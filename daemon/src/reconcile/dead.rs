@@ -7,21 +7,22 @@
 //!
 //! Only the link decides: namespace paths go stale. A pod with a link is never touched. An Exclusive VNIC's link has no end on
 //! the host as long as its pod lives; when that ends, a device comes back, and a VLAN link goes with it: of the latter the next
-//! pod that wants the VNIC finds out.
+//! pod that wants the VNIC finds out. What a DEL could not end is another stage's: `unreturned.rs`.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
+use attachment::{Access, Ended, Report};
 use datapath::pod::LinkEnds;
-use datapath::{Object, Places, Snapshot, dismantle, plan, pod};
+use datapath::{Snapshot, pod};
 use ipam::{Allocation, BootTime};
 use netlink::Link;
 use resident::logging::chain;
+use vcn::LinkKindName;
 
 use super::context::Context;
 use super::remains::unknown;
-use super::{StageReport, host, pods};
-use crate::decide::usage::holder;
+use super::{StageReport, host};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Changed;
 
@@ -64,28 +65,31 @@ impl DeadPods {
         let is_overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
         // On another pod network only extra interfaces are from our plugins: that network may have assigned the other addresses.
         let all = held.allocations.into_iter().filter(|it| context.is_ours() || it.attached.is_some());
-        let settled: Vec<Allocation> = all.filter(|it| it.tentative_until.is_none() || is_overdue(it)).collect();
+        let is_settled = |it: &Allocation| it.tentative_until.is_none() && it.unreturned_since.is_none();
+        let settled: Vec<Allocation> = all.filter(|it| is_settled(it) || is_overdue(it)).collect();
         if settled.is_empty() {
             self.absent.clear();
             return Ok(());
         }
-        let mut places = context.node.places()?;
-        let links = host::links()?;
+        let (links, nics) = (host::links()?, context.node.settings.nics());
         let before = std::mem::take(&mut self.absent);
-        for allocation in settled.into_iter().filter(|it| is_overdue(it) || is_dead(it, &links)) {
+        for allocation in settled.into_iter().filter(|it| is_overdue(it) || is_dead(it, &links, &nics)) {
             let key = allocation.key.to_string();
             let known = before.get(&key).filter(|known| known.allocation == allocation);
             let since = known.map_or_else(Instant::now, |known| known.since);
             let is_due = known.is_some() && since.elapsed() >= context.node.settings.dead_after;
             let mut error = None;
             if is_due || is_overdue(&allocation) {
-                error = match end(&allocation, context, &mut places, report) {
-                    Ok(false) => continue,
-                    Ok(true) => known.and_then(|known| known.error.clone()),
+                // An ADD of the same attachment may have come first.
+                let still_dead =
+                    |it: &Allocation| is_overdue(it) || host::links().is_ok_and(|links| is_dead(it, &links, &nics));
+                error = match end(&allocation, still_dead, context, report) {
+                    Ok(Ended::Busy) => known.and_then(|known| known.error.clone()),
+                    Ok(Ended::Freed { .. } | Ended::LinkMissing(_) | Ended::Spared) => continue,
                     Err(error) => Some(error),
                 };
                 report.conditions.extend(error.iter().map(|error| {
-                    Condition::degraded(Reason::AttachmentLeftOver, error.clone()).about(holder(&allocation))
+                    Condition::degraded(Reason::AttachmentLeftOver, error.clone()).about(allocation.holder())
                 }));
             }
             self.absent.insert(key, DeadCandidate { since, allocation, error });
@@ -121,50 +125,29 @@ fn restore_records(context: &Context<'_>, report: &mut StageReport) -> Result<()
     Ok(())
 }
 
-/// Does what DEL does. Returns whether a plugin is working on the attachment at this moment; if not, it has ended, or it is not
-/// dead after all. An error says what is left.
-fn end(
+/// Does what DEL does, if the record is still `allocation` and the pod is `still_dead` when no plugin works on it. An error says
+/// what is left.
+pub(super) fn end(
     allocation: &Allocation,
+    still_dead: impl Fn(&Allocation) -> bool,
     context: &Context<'_>,
-    places: &mut Places,
     report: &mut StageReport,
-) -> Result<bool, String> {
-    let store = &context.node.store;
-    let lock = store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
-    let Some(_lock) = lock else { return Ok(true) };
-    if store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
-        return Ok(false);
+) -> Result<Ended, String> {
+    let node = attachment::Node::of_agent(&context.node.settings.state_dir, &context.node.boot);
+    let node = node.map_err(|error| chain(&error))?;
+    let is_due = |found: Option<&Allocation>| found.is_some_and(|found| found == allocation && still_dead(found));
+    let mut unsent = Report::of_agent(&allocation.key);
+    let ended = attachment::end(&allocation.key, &node, Access::Try, is_due, &mut unsent)
+        .map_err(|error| format!("its pod is gone, but not all of its network: {error}"))?;
+    if let Ended::Freed { allocation: Some(released), .. } = &ended {
+        report.changes.push(freed(released));
     }
-    let network = pods::network(allocation, |id| pods::link_of(context.vnics(), id));
-    let recorded = match attachment::network_of(allocation, None).filter(|extra| extra.device.is_some()) {
-        Some(extra) if pod::give_back(&extra, places).map_err(|error| chain(&error))? => Vec::new(),
-        Some(_) => return Ok(false),
-        None => pod::recorded(&network, places).map_err(|error| chain(&error))?,
-    };
-    // An ADD of the same attachment came first. (One that was killed may have created its link.)
-    let lasts = allocation.tentative_until.is_none();
-    if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
-        return Ok(false);
-    }
-    let steps = plan(&[], &recorded);
-    let failures = dismantle(&steps, places);
-    if let Some(failure) = failures.first() {
-        return Err(format!("its pod is gone, but not all of its network: {}", chain(failure)));
-    }
-    let now = BootTime::now().map_err(|error| chain(&error))?;
-    let release = |held: &mut ipam::Allocations| {
-        let same = held.find(&allocation.key) == Some(allocation);
-        Ok::<_, ipam::Error>(if same { held.release(&allocation.key, now) } else { None })
-    };
-    let released = store.update_for(&allocation.key, release).map_err(|error| chain(&error))?;
-    let Some(released) = released else { return Ok(false) };
-    report.changes.push(ended(&released));
-    Ok(false)
+    Ok(ended)
 }
 
 /// Whether the pod of an attachment has ended. Any of three identifies the host end of its link: another program may rename a
 /// link or remove its alias.
-pub(crate) fn is_dead(allocation: &Allocation, links: &[Link]) -> bool {
+pub(crate) fn is_dead(allocation: &Allocation, links: &[Link], nics: &LinkKindName) -> bool {
     let ends = LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone());
     let has_alias = |link: &Link, alias: &str| link.alias.as_deref() == Some(alias);
     let Some(own) = &allocation.exclusive else {
@@ -172,18 +155,16 @@ pub(crate) fn is_dead(allocation: &Allocation, links: &[Link]) -> bool {
             has_alias(link, &ends.alias) || link.name == allocation.host_link || link.mac == Some(ends.host_mac)
         });
     };
-    let known = [ends.alias.as_str(), ends.pod.as_str(), own.link.as_str()];
-    let is_known = |link: &Link| known.iter().any(|name| link.name.as_str() == *name || has_alias(link, name));
-    own.vlan.is_none() && links.iter().any(|link| link.mac == Some(own.mac) && is_known(link))
+    own.vlan.is_none() && links.iter().any(|link| link.is_nic_of(own.mac, nics))
 }
 
-fn ended(allocation: &Allocation) -> Changed {
+fn freed(allocation: &Allocation) -> Changed {
     let addresses: Vec<String> = allocation.addresses.iter().map(|assigned| assigned.address.to_string()).collect();
     let text = format!(
         "attachment del {} ({}; pod {}, whose link {} is gone without a DEL)",
         allocation.key,
         addresses.join(", "),
-        holder(allocation),
+        allocation.holder(),
         allocation.host_link
     );
     Changed::new("attachment", text)
@@ -207,10 +188,13 @@ mod tests {
             }))
             .unwrap()
         };
-        let is_dead = |links: &[Link], vlan| is_dead(&allocation(vlan), links);
+        let is_dead = |links: &[Link], vlan| is_dead(&allocation(vlan), links, &LinkKindName::HARDWARE);
         assert!(!is_dead(&[link("ens3", 0x0a)], None), "a pod has it");
         assert!(is_dead(std::slice::from_ref(&nic), None) && is_dead(&[link("ens6", 0x0c)], None));
-        assert!(!is_dead(&[link("macvlan0", 0x0c)], None), "another link with its MAC");
+        let fake = Link { kind: Some("veth".into()), ..nic.clone() };
+        assert!(!is_dead(&[fake], None), "another link with its name and MAC");
+        let renamed = Link { permanent_mac: nic.mac, ..link("dev7", 0x66) };
+        assert!(is_dead(&[renamed], None), "with another name and MAC");
         assert!(!is_dead(std::slice::from_ref(&nic), Some(7)), "a VLAN link ends with its pod");
     }
 }

@@ -10,7 +10,6 @@ use netlink::{Error, Link};
 use vcn::IfName;
 
 use super::host;
-use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 
 /// A DEL removes the link and then the record, within this time.
@@ -59,7 +58,7 @@ impl GoneLinks {
             (false, true) => (dead_after..REPORTED).contains(&now.duration_since(known.since)) && !is_back(link),
         });
         for (link, allocation) in gone {
-            let new = || GoneLink { since: now, is_confirmed: false, about: holder(allocation) };
+            let new = || GoneLink { since: now, is_confirmed: false, about: allocation.holder() };
             let known = self.0.entry(link.clone()).or_insert_with(new);
             known.is_confirmed = now.duration_since(known.since) >= CONFIRMED;
         }

@@ -12,17 +12,16 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use datapath::host::HostVnic;
-use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
+use datapath::pod::PodNetwork;
 use datapath::{Places, Snapshot, Step, pods};
 use ipam::{Allocation, Allocations, Store};
 use netlink::Socket;
 use resident::logging::chain;
-use vcn::{IfName, Mtu, Ocid};
+use vcn::{IfName, Ocid};
 
 use super::context::Context;
 use super::gone_links::{GoneLinks, Moment};
 use super::{StageReport, host_network};
-use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
 use crate::triggers::drift_hints::DriftHints;
@@ -150,7 +149,7 @@ impl RunningPods {
         let link = &allocation.host_link;
         let gone = || Socket::open().and_then(|mut socket| socket.link(link)).is_err_and(|error| error.is_not_found());
         if !errors.is_empty() && !gone() {
-            let about = holder(allocation);
+            let about = allocation.holder();
             let condition = Condition::degraded(Reason::PodNetworkBroken, errors.join("; ")).about(about);
             self.failed.insert(link.clone(), FailedRepair { steps, condition });
         }
@@ -184,16 +183,7 @@ fn concerns(hints: &DriftHints, held: &Allocations) -> bool {
 /// The desired network of an allocation on the host's side. A VNIC's link may have been renamed since ADD: `link_of` has its
 /// present name.
 pub(crate) fn network(allocation: &Allocation, link_of: impl Fn(&Ocid) -> Option<IfName>) -> PodNetwork {
-    let address = |assigned: &ipam::AssignedAddress| PodAddress {
-        address: assigned.address,
-        vnic_link: link_of(&assigned.vnic_id).unwrap_or_else(|| assigned.vnic_link.clone()),
-        table: assigned.table,
-    };
-    PodNetwork {
-        ends: LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone()),
-        mtu: allocation.mtu.unwrap_or(Mtu::VCN),
-        addresses: allocation.addresses.iter().map(address).collect(),
-    }
+    attachment::network_on(allocation, attachment::mtu(allocation, None, None), link_of)
 }
 
 /// The link that carries a VNIC now.
@@ -207,5 +197,5 @@ fn unreadable(error: &ipam::Error) -> Condition {
 
 fn changed(step: &Step, allocation: &Allocation) -> Changed {
     let Changed { noun, text } = host_network::changed(step);
-    Changed { noun, text: format!("{text} (pod {})", holder(allocation)) }
+    Changed { noun, text: format!("{text} (pod {})", allocation.holder()) }
 }

@@ -98,6 +98,9 @@ fn attachment(allocation: &Allocation, host: &mut HostView, pools: Option<&Pools
         },
     };
     match state {
+        AttachmentState::LinkGone if allocation.unreturned_since.is_some() => {
+            problems.push(attachment::link_missing(allocation));
+        }
         AttachmentState::LinkGone if allocation.exclusive.is_some() => {
             problems.push("the VNIC's link is back on the host: the pod died without a DEL".into());
         }
@@ -134,7 +137,11 @@ fn attachment(allocation: &Allocation, host: &mut HostView, pools: Option<&Pools
 
 /// The state of an attachment with a VNIC's own link, which is in its pod until the pod ends.
 fn exclusive(allocation: &Allocation, links: &[Link]) -> AttachmentState {
-    if is_dead(allocation, links) { AttachmentState::LinkGone } else { AttachmentState::Running }
+    let nics = allocation.exclusive.as_ref().map(|own| own.kind.clone()).unwrap_or_default();
+    match allocation.unreturned_since.is_some() || is_dead(allocation, links, &nics) {
+        true => AttachmentState::LinkGone,
+        false => AttachmentState::Running,
+    }
 }
 
 /// Packets of the pod that another program's rules or routes lead another way.

@@ -69,7 +69,7 @@ impl Scene {
         self.cluster.node.ready_agent(&[])
     }
 
-    fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self) -> Vec<Event> {
         let mut events = self.cluster.do_(async |server| {
             let events: Api<Event> = Api::namespaced(server.client(server.admin()).unwrap(), "default");
             events.list(&ListParams::default()).await.unwrap().items

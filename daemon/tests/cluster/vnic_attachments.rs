@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use api::{NodeReport, VnicAttachment};
-use ipam::BootTime;
+use ipam::{BootTime, PodRecord};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
+use netlink::{LinkChange, Netns, Socket};
 use serde_json::{Value, json};
+use telemetry::{Delivery, Sink, VerbRecord};
+use vcn::IfName;
 
 use crate::events::Scene;
 use crate::metadata::vnic;
@@ -157,4 +160,58 @@ fn agent_applies_requests_reports_use_and_remembers_them_without_api() {
     scene.release();
     scene.wait_report_of(&agent, "VnicNotListed", 0, 4);
     wait_for("the end of the watch", || scene.watches() == 0, || agent.log());
+}
+
+/// Neither the timer, an hour, nor the wait before other Events would show it in time.
+#[test]
+fn vnic_whose_link_another_namespace_has_is_reported_until_it_returns() {
+    let scene = scene();
+    scene.request(json!({ "mode": "Exclusive", "allowedNamespaces": ["team-a"] }));
+    let node = &scene.cluster.node;
+    let agent = node.agent(&["--resync-seconds", "3600", "--dead-after-seconds", "3600"]);
+    scene.attached();
+    scene.wait_offer(&agent, "the offer", |offer| offer["attach"]["mode"] == "Exclusive");
+    scene.wait_report(&agent, 0, 1);
+    scene.hold();
+    let elsewhere = Netns::create().unwrap();
+    let link: IfName = "ens6".parse().unwrap();
+    node.on(|socket| {
+        let index = socket.index_of(&link).unwrap();
+        socket.change_link(index, &[LinkChange::Netns(&elsewhere)]).unwrap();
+    });
+    scene.wait_report(&agent, 1, 1);
+
+    // A DEL comes.
+    let link_of_pod =
+        json!({ "link": link, "mac": "02:00:17:00:00:22", "kind": "veth", "identity": { "index": 4000 } });
+    let leave = |held: &mut ipam::Allocations| {
+        let allocation = held.allocations.iter_mut().find(|held| held.key.to_string() == POD).unwrap();
+        allocation.pod = Some(PodRecord { namespace: "team-a".into(), name: "web-0".into(), uid: None });
+        allocation.exclusive = Some(serde_json::from_value(link_of_pod).unwrap());
+        let attached = json!({ "network": "pods", "vnic": "more" });
+        allocation.attached = Some(serde_json::from_value(attached).unwrap());
+        allocation.unreturned_since = Some(BootTime::now().unwrap());
+        Ok::<_, ipam::Error>(())
+    };
+    store(node).update(leave).unwrap();
+    let sent = Sink::new(node.path("run")).send(&VerbRecord::begin("vnic-attach", "0", "DEL"));
+    assert_eq!(sent, Delivery::Agent);
+    scene.wait_report_of(&agent, "LinkNotReturned", 1, 1);
+    scene.wait_reported(&agent, &["Warning LinkNotReturned ConditionRaised"]);
+    let note = scene.events().pop().unwrap().note.unwrap_or_default();
+    for part in ["pod team-a/web-0 is gone, and the link ens6", "VNIC more", "`lsns -t net"] {
+        assert!(note.contains(part), "{note}");
+    }
+
+    // The namespace ends, and the kernel returns the link.
+    let mut inside = Socket::open_in(&elsewhere).unwrap();
+    let index = inside.index_of(&link).unwrap();
+    inside
+        .change_link(index, &[LinkChange::Netns(&node.inside(|| Netns::current().unwrap())), LinkChange::RenameFree])
+        .unwrap();
+    scene.wait_report(&agent, 0, 1);
+    scene
+        .wait_reported(&agent, &["Warning LinkNotReturned ConditionRaised", "Normal LinkNotReturned ConditionCleared"]);
+    wait_for("its name", || node.on(|socket| socket.link(&link).is_ok()), || agent.log());
+    assert_eq!(store(node).read().unwrap().allocations, []);
 }

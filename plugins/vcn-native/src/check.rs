@@ -31,7 +31,7 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     let answered = request.prev_result.read();
     let mut differences = contradictions(request, places.pod_id(), allocation, &answered);
     differences.extend(attachment::vanished(allocation, &pools));
-    let network = attachment::network(attachment::ends(&request.key), allocation, Some(&pools), request.conf.mtu);
+    let network = attachment::network(allocation, Some(&pools), request.conf.mtu);
     let uplinks = uplinks(allocation, &pools);
     let mut observed = attachment::observe(&request.key, Some(allocation), &mut places)?;
     observed.extend(

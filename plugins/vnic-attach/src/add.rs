@@ -1,12 +1,12 @@
 //! ADD: every interface that the pod asks for, or none. What can be refused is refused before anything is made.
 
-use attachment::{Node, Report, failure};
+use attachment::{Added, Node, Report, failure};
 use cni::{AddRequest, AddResult, AttachmentKey, Error, ErrorCode, Interface, Ip, Success};
 use datapath::pod::{self, ExtraNetwork};
 use ipnetwork::IpNetwork;
 use vcn::{Family, IfName};
 
-use crate::attach::{CreatedInterface, InterfaceBuilder};
+use crate::attach::InterfaceBuilder;
 use crate::conf::Conf;
 use crate::offer::{self, VnicGrant};
 use crate::requested::InterfaceRequest;
@@ -30,7 +30,7 @@ pub(crate) fn add(
     report.mark("grant");
 
     let mut builder = InterfaceBuilder { request, node: &node, pools: &pools, places: &mut places, report };
-    let mut created: Vec<CreatedInterface> = Vec::new();
+    let mut created: Vec<Added<ExtraNetwork>> = Vec::new();
     for (one, name) in grants.iter().zip(names) {
         match builder.build(one, name) {
             Ok(interface) => created.push(interface),
@@ -76,11 +76,11 @@ fn names(grants: &[VnicGrant<'_>], mut used: Vec<IfName>) -> Result<Vec<IfName>,
 }
 
 /// What the chain made so far and these interfaces, in this order: runtimes take the pod's address from the first.
-fn answer(request: &AddRequest<Conf>, created: &[CreatedInterface]) -> AddResult {
+fn answer(request: &AddRequest<Conf>, created: &[Added<ExtraNetwork>]) -> AddResult {
     let sandbox = request.netns.path().display().to_string();
     match request.config.prev_result.clone() {
         Some(mut result) => {
-            for CreatedInterface { network, .. } in created {
+            for Added { network, .. } in created {
                 let mut at = 0;
                 for interface in interfaces(network, &sandbox) {
                     at = result.add_interface(&interface);
@@ -91,7 +91,7 @@ fn answer(request: &AddRequest<Conf>, created: &[CreatedInterface]) -> AddResult
         }
         None => {
             let mut result = Success { dns: request.config.dns.clone(), ..Success::default() };
-            for CreatedInterface { network, .. } in created {
+            for Added { network, .. } in created {
                 result.interfaces.extend(interfaces(network, &sandbox));
                 result.ips.extend(ips(network, result.interfaces.len().saturating_sub(1)));
             }

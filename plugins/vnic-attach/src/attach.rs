@@ -1,9 +1,9 @@
-//! One interface: reserve, build, commit. Whatever fails, what was done is undone before the error is answered.
+//! One interface: what it is, and whether its VNIC can be used. The protocol is `attachment`'s.
 
-use attachment::{Node, Report, Source, failure};
+use attachment::{Access, Added, Addition, AddressProblem, BuildFailure, Built, Ended, Node, Report, code, failure};
 use cni::{AddRequest, AttachmentKey, Error, ErrorCode};
 use datapath::pod::{self, ExtraNetwork};
-use datapath::{Places, apply};
+use datapath::{Object, Place, Places, apply};
 use ipam::{Allocation, InterfaceRecord, Pools, Reservation};
 use netlink::{Link, RouteFilter, Socket};
 use vcn::{AttachMode, ExclusiveLink, Family, IfName, PerFamily, TableId};
@@ -11,10 +11,6 @@ use vcn::{AttachMode, ExclusiveLink, Family, IfName, PerFamily, TableId};
 use crate::conf::Conf;
 use crate::key_of;
 use crate::offer::VnicGrant;
-
-/// How often addresses are exchanged that another pod turns out to have, which is on no record. All of them are then taken in at
-/// once, so a second time is rare already.
-const MOVES: usize = 3;
 
 /// Creates the interfaces of one ADD.
 pub(crate) struct InterfaceBuilder<'a> {
@@ -25,91 +21,19 @@ pub(crate) struct InterfaceBuilder<'a> {
     pub(crate) report: &'a mut Report,
 }
 
-/// An interface that ADD created.
-pub(crate) struct CreatedInterface {
-    pub(crate) network: ExtraNetwork,
-    /// An earlier ADD had created it.
-    pub(crate) is_repeated: bool,
-    key: AttachmentKey,
-    allocation: Allocation,
-}
-
 impl InterfaceBuilder<'_> {
-    /// Creates one interface.
+    /// Creates one interface. A pod that has the VNIC for itself and is gone without a DEL gives it up.
     ///
     /// # Errors
     /// When there is none, and nothing of it is left.
-    pub(crate) fn build(&mut self, one: &VnicGrant<'_>, name: IfName) -> Result<CreatedInterface, Error> {
+    pub(crate) fn build(&mut self, one: &VnicGrant<'_>, name: IfName) -> Result<Added<ExtraNetwork>, Error> {
         let key = key_of(&self.request.key.container_id, name)?;
-        let _lock = self.node.store.attachment(&key).map_err(|error| failure::of_ipam(&error))?;
-        let mut moves = 0;
-        loop {
-            let reservation = self.reserve(one, &key)?;
-            let is_repeated = reservation.is_settled();
-            attachment::forget(reservation.unforgotten.iter().copied());
-            let built = self.build_network(one, &reservation).and_then(|network| {
-                self.node.store.commit(&key).map_err(|error| failure::of_ipam(&error))?;
-                Ok(network)
-            });
-            self.report.mark("network");
-            let allocation = reservation.allocation;
-            match built {
-                Ok(network) => {
-                    // The host announces what is behind it; a VNIC's own address is known.
-                    if network.device.is_none() {
-                        self.report.addresses(&allocation.addresses);
-                    }
-                    return Ok(CreatedInterface { network, is_repeated, key, allocation });
-                }
-                Err(error) if is_repeated => return Err(error),
-                Err(error) => {
-                    let taken = error.code == attachment::code::INTERFACE_EXISTS && moves < MOVES;
-                    let error = self.give_up(&key, &allocation, error);
-                    if !taken || allocation.exclusive.is_some() {
-                        return Err(error);
-                    }
-                    moves += 1;
-                    self.node.rebuild_record(Some(self.pools), Some(&key), self.report)?;
-                }
-            }
-        }
-    }
-
-    /// Removes an interface, because another one cannot be created.
-    pub(crate) fn undo(&mut self, created: &CreatedInterface, error: Error) -> Error {
-        match self.node.store.attachment(&created.key) {
-            Ok(_lock) => self.give_up(&created.key, &created.allocation, error),
-            Err(busy) => error.with_details(format!("{} is left for DEL", created.key)).caused_by(&busy),
-        }
-    }
-
-    fn give_up(&mut self, key: &AttachmentKey, allocation: &Allocation, error: Error) -> Error {
-        attachment::give_up(key, allocation, error, self.node, self.report)
-    }
-
-    /// Reserves addresses of the VNIC. Of one that a single pod can have, a pod that is gone without a DEL lets go.
-    fn reserve(&mut self, one: &VnicGrant<'_>, key: &AttachmentKey) -> Result<Reservation, Error> {
-        let view = self.pools.only(one.vnic, &one.requested.ips);
-        let (attached, exclusive) = recorded(one, self.request);
-        let asked = Allocation {
-            pod: attachment::pod_of(&self.request.args),
-            netns: attachment::netns_of(&self.request.netns, self.places),
-            attached: Some(attached),
-            exclusive,
-            ..Allocation::requested(key.clone(), attachment::ends(key).host)
-        };
-        let source = Source { pools: &view, avoided: &[] };
-        let reserved = attachment::reserve(self.node, source, &asked, self.report);
-        match reserved {
-            Err(error) if error.code == attachment::code::NO_ADDRESS => {}
-            Ok(reservation) if !matches(&reservation, one) => {
-                let msg = format!("{key} is on another VNIC or has other addresses by an earlier ADD; delete the pod");
-                return Err(Error::new(ErrorCode::TRY_AGAIN_LATER, msg));
-            }
-            reserved => return reserved,
+        match self.add(one, &key) {
+            Err(error) if error.code == code::NO_ADDRESS => {}
+            added => return added,
         }
         if one.offer.mode == AttachMode::Exclusive && self.end_holder(one)? {
-            return attachment::reserve(self.node, source, &asked, self.report);
+            return self.add(one, &key);
         }
         let name = &one.requested.vnic;
         Err(Error::new(
@@ -120,64 +44,104 @@ impl InterfaceBuilder<'_> {
         ))
     }
 
-    /// Ends the attachment of a pod that has an Exclusive VNIC and is gone: its namespace is. Answers whether it was ended.
-    fn end_holder(&mut self, one: &VnicGrant<'_>) -> Result<bool, Error> {
-        let wrap = |error| failure::of_ipam(&error);
-        let (held, _) = self.node.store.read_sound().map_err(wrap)?;
-        let holds = |it: &&Allocation| it.addresses.iter().any(|held| held.vnic_id == one.vnic.vnic_id);
-        let Some(holder) = held.allocations.iter().find(holds) else { return Ok(false) };
-        let lives = holder.netns.as_ref().and_then(attachment::open_netns).is_some();
-        let name = &one.requested.vnic;
-        let pod = holder.pod.as_ref().map_or_else(
-            || format!("container {}", holder.key.container_id),
-            |pod| format!("pod {}/{}", pod.namespace, pod.name),
-        );
-        let refused = || {
-            Error::new(
-                ErrorCode::TRY_AGAIN_LATER,
-                format!("VNIC {name} is Exclusive, and {pod} has it; delete that pod, or run this one on another node"),
-            )
+    fn add(&mut self, one: &VnicGrant<'_>, key: &AttachmentKey) -> Result<Added<ExtraNetwork>, Error> {
+        let view = self.pools.only(one.vnic, &one.requested.ips);
+        let (attached, exclusive) = recorded(one, self.request)?;
+        let request = Allocation {
+            pod: attachment::pod_of(&self.request.args),
+            netns: attachment::netns_of(&self.request.netns, self.places),
+            attached: Some(attached),
+            exclusive,
+            ..Allocation::requested(key.clone(), attachment::ends(key).host)
         };
-        let lock = self.node.store.try_attachment(&holder.key).map_err(wrap)?;
-        let Some(_lock) = lock.filter(|_| !lives) else { return Err(refused()) };
-        if self.node.store.find(&holder.key).map_err(wrap)?.as_ref() != Some(holder) {
-            return Err(refused());
-        }
-        let had = attachment::take_down(&holder.key, Some(holder), self.node, self.report)?;
-        self.node.release(&holder.key, &had, self.report).map_err(wrap)?;
-        self.report.note(format!("{pod}, which had VNIC {name}, is gone without a DEL: ended"));
-        Ok(true)
+        let addition = Addition { pools: self.pools, source: &view, request };
+        let (places, pools) = (&mut *self.places, self.pools);
+        attachment::add(self.node, &addition, self.report, |reservation, report| {
+            if !matches(reservation, one) {
+                let msg = format!("{key} is on another VNIC or has other addresses by an earlier ADD; delete the pod");
+                return Err(Error::new(ErrorCode::TRY_AGAIN_LATER, msg).into());
+            }
+            let built = build_network(one, reservation, pools, places, report);
+            built.map_err(|error| {
+                // By a pod that is on no record. A VNIC that one pod has for itself has no other address.
+                let is_taken = error.code == code::INTERFACE_EXISTS && reservation.allocation.exclusive.is_none();
+                BuildFailure { error, problem: is_taken.then_some(AddressProblem::Taken) }
+            })
+        })
     }
 
-    /// Makes the network.
-    fn build_network(&mut self, one: &VnicGrant<'_>, reservation: &Reservation) -> Result<ExtraNetwork, Error> {
-        let wrap = |error: datapath::Error| failure::of_datapath(&error);
-        let Some(mut network) = attachment::network_of(&reservation.allocation, Some(self.pools)) else {
-            let msg =
-                format!("the record of {} was lost and written again; delete the pod", reservation.allocation.key);
-            return Err(Error::new(attachment::code::NOT_ALLOCATED, msg));
-        };
-        let places = &mut *self.places;
-        let observed =
-            if reservation.existing { pod::observe_extra(&network, places).map_err(wrap)? } else { Vec::new() };
-        if observed.is_empty() {
-            usable(one, &network)?;
-        }
-        network.taken = pod::taken_routes(&network, places).map_err(wrap)?;
-        for step in pod::own_ways(&network, places).map_err(wrap)? {
-            // A route that cannot be copied leaves the pod's own interface as it was before.
-            if let Err(error) = apply(std::slice::from_ref(&step), places) {
-                self.report.note(error.to_string());
+    /// Removes an interface, because another one cannot be created.
+    pub(crate) fn undo(&mut self, created: &Added<ExtraNetwork>, error: Error) -> Error {
+        attachment::give_up(&created.allocation.key, error, self.node, Access::Wait, self.report)
+    }
+
+    /// Ends the attachment of a pod that has an Exclusive VNIC and is gone: its namespace is, or a DEL came. Returns whether it was
+    /// ended.
+    fn end_holder(&mut self, one: &VnicGrant<'_>) -> Result<bool, Error> {
+        let (held, _) = self.node.store.read_sound().map_err(|error| failure::of_ipam(&error))?;
+        let holds = |it: &&Allocation| it.addresses.iter().any(|held| held.vnic_id == one.vnic.vnic_id);
+        let Some(holder) = held.allocations.iter().find(holds) else { return Ok(false) };
+        let is_gone = || holder.netns.as_ref().and_then(attachment::open_netns).is_none();
+        let is_due =
+            |found: Option<&Allocation>| found == Some(holder) && (holder.unreturned_since.is_some() || is_gone());
+        let (name, pod) = (&one.requested.vnic, holder.holder());
+        let refused = |why: String| Err(Error::new(ErrorCode::TRY_AGAIN_LATER, format!("VNIC {name} {why}")));
+        match attachment::end(&holder.key, self.node, Access::Try, is_due, self.report)? {
+            Ended::Freed { .. } => {
+                self.report.note(format!("pod {pod}, which had VNIC {name}, is gone without a DEL: ended"));
+                Ok(true)
+            }
+            Ended::LinkMissing(left) => {
+                refused(format!("cannot be used: {}; run this pod on another node", attachment::link_missing(&left)))
+            }
+            Ended::Busy | Ended::Spared => {
+                refused(format!("is Exclusive, and pod {pod} has it; delete that pod, or run this one on another node"))
             }
         }
-        let observe = |places: &mut Places| pod::observe_extra(&network, places);
-        attachment::make(&network.desired(), &observed, reservation, observe, places).map_err(wrap)?;
-        Ok(network)
     }
 }
 
+/// Makes the network.
+fn build_network(
+    one: &VnicGrant<'_>,
+    reservation: &Reservation,
+    pools: &Pools,
+    places: &mut Places,
+    report: &mut Report,
+) -> Result<Built<ExtraNetwork>, Error> {
+    let wrap = |error: datapath::Error| failure::of_datapath(&error);
+    let Some(mut network) = attachment::network_of(&reservation.allocation, Some(pools)) else {
+        let msg = format!("the record of {} was lost and written again; delete the pod", reservation.allocation.key);
+        return Err(Error::new(code::NOT_ALLOCATED, msg));
+    };
+    let observed = if reservation.existing { pod::observe_extra(&network, places).map_err(wrap)? } else { Vec::new() };
+    if observed.is_empty() {
+        usable(one, &network)?;
+    }
+    network.taken = pod::taken_routes(&network, places).map_err(wrap)?;
+    for step in pod::own_ways(&network, places).map_err(wrap)? {
+        // A route that cannot be copied leaves the pod's own interface as it was before.
+        if let Err(error) = apply(std::slice::from_ref(&step), places) {
+            report.note(error.to_string());
+        }
+    }
+    let observe = |places: &mut Places| pod::observe_extra(&network, places);
+    attachment::make(&network.desired(), &observed, reservation, observe, places).map_err(wrap)?;
+    // A link that a running pod has kept is the recorded one; nothing else that the pod made is.
+    let is_kept = reservation.is_settled()
+        && observed.iter().any(|(place, object)| match object {
+            Object::Link(link) => *place == Place::Pod && link.name == *network.name(),
+            _ => false,
+        });
+    let link = if is_kept { None } else { pod::identify(&network, places).map_err(wrap)? };
+    Ok(Built { network, link })
+}
+
 /// What is recorded of an interface in addition to its addresses.
-fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (InterfaceRecord, Option<ExclusiveLink>) {
+fn recorded(
+    one: &VnicGrant<'_>,
+    request: &AddRequest<Conf>,
+) -> Result<(InterfaceRecord, Option<ExclusiveLink>), Error> {
     let VnicGrant { vnic, offer, requested } = one;
     let attached = InterfaceRecord {
         network: request.config.name.clone(),
@@ -186,16 +150,27 @@ fn recorded(one: &VnicGrant<'_>, request: &AddRequest<Conf>) -> (InterfaceRecord
         routes: offer.routes.clone(),
         default_route: requested.default_route,
     };
+    if offer.mode == AttachMode::Shared {
+        return Ok((attached, None));
+    }
     let router = |family| vnic.families.of(family).map(|pool| pool.router);
-    let exclusive = (offer.mode == AttachMode::Exclusive).then(|| ExclusiveLink {
+    let found = Socket::open().and_then(|mut socket| socket.link(&vnic.link));
+    let settings = match found {
+        Ok(link) => Some(link.settings()).filter(|_| offer.vlan.is_none()),
+        // It is in the pod, by an earlier ADD, or nowhere.
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(failure::of_host(&error)),
+    };
+    let exclusive = ExclusiveLink {
         link: vnic.link.clone(),
         mac: vnic.mac,
+        kind: offer.link_kind.clone(),
         vlan: offer.vlan,
         routers: PerFamily { ipv4: router(Family::Ipv4), ipv6: router(Family::Ipv6) },
         identity: None,
-        settings: None,
-    });
-    (attached, exclusive)
+        settings,
+    };
+    Ok((attached, Some(exclusive)))
 }
 
 /// Whether what an earlier ADD reserved is what this one asks for.

@@ -17,9 +17,11 @@ use super::{LOOPBACK, PodAddress, PodNetwork, desired, disable_ipv6, everything,
 use crate::{AddressSpec, LinkKind, LinkSpec, Object, Place, RouteSpec, SysctlSpec};
 
 mod observed;
+mod retrieve;
 mod surroundings;
 
-pub use observed::{give_back, observe_extra, observe_inside};
+pub use observed::{observe_extra, observe_rules};
+pub use retrieve::{identify, retrieve};
 pub use surroundings::{own_ways, taken_routes, used_names};
 
 /// What an extra interface must be.
@@ -62,7 +64,7 @@ impl ExtraNetwork {
         let PodNetwork { ends, mtu, addresses } = &self.pod;
         let kind = match device.vlan {
             Some(tag) => LinkKind::Vlan { parent: device.link.clone(), tag },
-            None => LinkKind::Moved { from: device.link.clone() },
+            None => LinkKind::Moved(Box::new(device.clone())),
         };
         let (name, mac, mtu, alias) = (ends.pod.clone(), Some(device.mac), Some(*mtu), Some(ends.alias.clone()));
         let mut objects = vec![Object::Link(LinkSpec { name, kind, mac, mtu, up: true, alias })];

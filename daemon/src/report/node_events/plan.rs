@@ -96,21 +96,21 @@ impl Plan {
         before.values().filter(|since| now.saturating_duration_since(**since) >= hold).count()
     }
 
-    /// The next Event about a difference that has lasted for `hold`: blocking conditions first, then reasons without an Event.
+    /// The next Event about a difference that has lasted for `hold`, or that was final when it came: blocking conditions first, then reasons without an Event.
     pub(super) fn due(&mut self, hold: Duration, now: Instant) -> Option<Transition> {
         if !self.limit.has_token(now.into_std()) {
             return None;
         }
-        let is_held = |since: &Instant| now.saturating_duration_since(*since) >= hold;
+        let is_held = |key: &ConditionKey, since: &Instant| now.saturating_duration_since(*since) >= key.hold(hold);
         let mut keys: Vec<&ConditionKey> =
-            self.differing.iter().filter(|(_, since)| is_held(since)).map(|(key, _)| key).collect();
+            self.differing.iter().filter(|(key, since)| is_held(key, since)).map(|(key, _)| key).collect();
         keys.sort_by_key(|key| (Reverse(self.current.get(key).is_some_and(Condition::blocks)), self.count(key.reason)));
         keys.into_iter().find_map(|key| self.transition(key))
     }
 
     /// When to check again if nothing happens before.
     pub(super) fn next(&self, hold: Duration, now: Instant) -> Option<Instant> {
-        let held = self.differing.values().map(|since| *since + hold).filter(|held| *held > now);
+        let held = self.differing.iter().map(|(key, since)| *since + key.hold(hold)).filter(|held| *held > now);
         held.chain((!self.differing.is_empty()).then_some(now + CHECK_AGAIN)).min()
     }
 
@@ -155,6 +155,11 @@ impl Plan {
 }
 
 impl ConditionKey {
+    /// How long a difference lasts until its Event. A plugin waited for the link already.
+    const fn hold(&self, hold: Duration) -> Duration {
+        if matches!(self.reason, Reason::LinkNotReturned) { Duration::ZERO } else { hold }
+    }
+
     fn of(condition: &Condition) -> Self {
         Self { reason: condition.reason, subject: condition.subject.clone() }
     }

@@ -7,6 +7,7 @@
 )]
 
 mod failures;
+mod hostile;
 mod killed;
 mod packets;
 mod reference;

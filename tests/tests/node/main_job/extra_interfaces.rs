@@ -315,3 +315,101 @@ fn pod_ends_cleanly_after_the_cloud_detached_its_vnics() {
 fn pod_of_bare_metal_ends_cleanly_after_its_vnics_were_detached() {
     cloud_detaches_vnics_that_a_pod_holds(MachineKind::BareMetal);
 }
+
+/// What the agent does while a pod is deleted.
+#[derive(Clone, Copy, Debug)]
+enum AgentState {
+    Running,
+    Stopped,
+    Restarted,
+}
+
+impl Scene {
+    /// Runs a script in a pod that may do what `NET_ADMIN` may, then deletes the pod.
+    fn attack(&mut self, attack: &str, state: AgentState) {
+        let (pod, attachment) = self.add("hostile", json!([{ "vnic": "exclusive" }]));
+        self.answers_of(&attachment);
+        let script = attack.replace("MAC", &self.exclusive.mac.to_string());
+        host_harness::sh(pod.netns(), &script);
+        match state {
+            AgentState::Running => {}
+            AgentState::Stopped => self.stop_agent(),
+            AgentState::Restarted => {
+                self.stop_agent();
+                self.start_agent();
+            }
+        }
+        self.del(&pod, &attachment);
+        pod.remove().unwrap();
+    }
+
+    fn answers_of(&self, attachment: &Attachment) {
+        for address in attachment.addresses() {
+            wait_for(&format!("{address} answers"), || self.peer.pings(None, address).unwrap());
+        }
+    }
+
+    /// Another pod gets the VNIC, and its packets pass.
+    fn serves_next(&self) {
+        let (pod, attachment) = self.add("next", json!([{ "vnic": "exclusive" }]));
+        self.answers_of(&attachment);
+        self.del(&pod, &attachment);
+        pod.remove().unwrap();
+        assert_eq!(self.recorded(), 0);
+    }
+
+    fn reports_missing_link(&self) -> bool {
+        let is_raised = |line: &str| line.contains("reason=\"LinkNotReturned\"") && line.ends_with(" 1");
+        Agent::metrics(&self.node).unwrap().lines().any(is_raised)
+    }
+}
+
+#[test]
+fn vnic_outlasts_a_pod_that_replaces_its_link() {
+    let mut scene = Scene::start_with(MachineKind::Virtual, &[Family::Ipv4]);
+    for state in [AgentState::Running, AgentState::Stopped, AgentState::Restarted] {
+        for attack in [
+            "ip link set net1 down; ip link set net1 name x address 02:00:00:00:00:66
+             ip link add net1 address MAC type veth peer name tap",
+            "ip link set net1 down; ip link set net1 name x; ip link add net1 address MAC type bridge",
+            "ip link property add dev net1 altname ens3 altname ens5; ip link set net1 promisc on",
+        ] {
+            scene.attack(attack, state);
+            assert_eq!(scene.recorded(), 0, "{state:?}: {attack}");
+            if scene.agent.is_none() {
+                scene.start_agent();
+            }
+            assert!(!scene.reports_missing_link(), "{state:?}: {attack}");
+            scene.serves_next();
+        }
+    }
+}
+
+#[test]
+fn vnic_stays_taken_while_another_pod_has_its_link() {
+    let mut scene = Scene::start_with(MachineKind::Virtual, &[Family::Ipv4]);
+    for state in [AgentState::Running, AgentState::Stopped, AgentState::Restarted] {
+        let accomplice = scene.node.add_pod("accomplice").unwrap();
+        let path = accomplice.path().display().to_string();
+        let own = "ip link add net1 index 999 address MAC type veth peer name tap";
+        scene.attack(&format!("ip link set net1 name dev9 netns {path}; {own} netns {path}"), state);
+        assert_eq!(scene.recorded(), 1, "{state:?}");
+        let next = scene.node.add_pod("next").unwrap();
+        let wants = json!([{ "vnic": "exclusive" }]);
+        let refused = scene.runtime(wants).add(&next).unwrap_err().to_string();
+        assert!(refused.contains("pod default/hostile is gone, and the link"), "{state:?}: {refused}");
+        next.remove().unwrap();
+        if scene.agent.is_none() {
+            scene.start_agent();
+        }
+        wait_for("the condition", || scene.reports_missing_link());
+        // As the kernel does with a NIC when the namespace that has it ends.
+        let mut inside = Socket::open_in(accomplice.netns()).unwrap();
+        let index = inside.index_of(&"dev9".parse().unwrap()).unwrap();
+        inside.change_link(index, &[LinkChange::Down]).unwrap();
+        inside.change_link(index, &[LinkChange::Netns(scene.node.netns()), LinkChange::RenameFree]).unwrap();
+        accomplice.remove().unwrap();
+        wait_for("the end of the record", || scene.recorded() == 0 && !scene.reports_missing_link());
+        scene.serves_next();
+    }
+}

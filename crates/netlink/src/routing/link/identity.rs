@@ -1,7 +1,7 @@
 //! Which link is a VNIC's. A pod with `NET_ADMIN` chooses the name and the Ethernet address of its links, so neither says it:
 //! the kind and the permanent address do, which come from the driver.
 
-use vcn::{LinkIdentity, LinkKindName, LinkSettings, MacAddr};
+use vcn::{ExclusiveLink, LinkIdentity, LinkKindName, LinkSettings, MacAddr};
 
 use super::Link;
 
@@ -13,10 +13,23 @@ impl Link {
         is_nic && self.permanent_mac.or(self.mac) == Some(vnic)
     }
 
-    /// What identifies it in its namespace.
-    pub fn identity(&self) -> LinkIdentity {
-        let kind = LinkKindName::new(self.kind.clone());
-        LinkIdentity { index: self.index, kind, permanent_mac: self.permanent_mac }
+    /// Whether this is the recorded link of a VNIC, in the pod that has it for itself. A record of version 0.2.0 says nothing of
+    /// its index.
+    pub fn is_recorded(&self, device: &ExclusiveLink) -> bool {
+        let has_kind = match device.vlan {
+            Some(tag) => self.vlan == Some(tag),
+            None => !self.loopback && self.vlan.is_none() && self.kind.as_deref() == device.kind.name(),
+        };
+        has_kind
+            && match device.identity {
+                Some(identity) => self.identity() == identity,
+                None => self.permanent_mac.or(self.mac) == Some(device.mac),
+            }
+    }
+
+    /// What identifies it in its namespace, among links of its kind.
+    pub const fn identity(&self) -> LinkIdentity {
+        LinkIdentity { index: self.index, permanent_mac: self.permanent_mac }
     }
 
     /// What a pod may change of it.

@@ -48,7 +48,7 @@ fn verbs_send_agent_a_line_with_pod_and_phases() {
         ("CHECK", POD, first, &["record", "observe"], 0),
         ("DEL", POD, first, &["record", "observe", "network", "ipam"], 0),
         ("ADD", POD, second, add, 0),
-        ("GC", NODE, second, &["observe", "network"], 0),
+        ("GC", NODE, second, &["record", "observe", "network", "ipam"], 0),
         ("STATUS", NODE, &[], &[], 50),
     ] {
         let begun = now();
