@@ -114,7 +114,7 @@ fn check(one: &Condition) -> Check {
             reason => reason.to_owned(),
         },
         subject: None,
-        area: if one.kind.ends_with("/NetworkReady") { Area::Network } else { Area::Host },
+        area: Area::ALL.into_iter().find(|area| area.condition() == one.kind).unwrap_or(Area::Host),
         verdict: if one.status == "False" || one.kind == KUBELET { Verdict::Problem } else { Verdict::Unknown },
         // The controller writes False for critical problems only.
         severity: if one.status == "False" || one.kind == KUBELET { Severity::Critical } else { Severity::Warning },

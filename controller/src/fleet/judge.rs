@@ -151,6 +151,7 @@ fn is_turning_unknown(node: &NodeFacts<'_>) -> bool {
     };
     let is_unknown_already = Area::ALL
         .into_iter()
+        .filter(|area| has_condition(node, *area))
         .all(|area| node.conditions.iter().any(|has| has.area == area && has.status == ConditionStatus::Unknown));
     is_failing && !is_unknown_already
 }
@@ -167,8 +168,24 @@ fn is_unknown(new: &NewCondition) -> bool {
     new.condition.status == ConditionStatus::Unknown
 }
 
+/// Whether a node has the condition of an area. Most nodes have no accelerators; an agent that was restarted and has not measured
+/// yet does not know them.
+fn has_condition(node: &NodeFacts<'_>, area: Area) -> bool {
+    let is_stored = node.conditions.iter().any(|condition| condition.area == area);
+    let (is_seen, is_off) = match node.agent {
+        AgentFacts::Answered { summary, .. } => {
+            (summary.accelerators.is_some(), summary.checks.iter().any(|check| check.name == HEALTH_OFF))
+        }
+        AgentFacts::Pending { .. } | AgentFacts::Silent { .. } => (is_stored, false),
+    };
+    area != Area::Accelerators || is_seen || is_stored && is_off
+}
+
 /// The condition that the node must have, if it has another one.
 fn changed(node: &NodeFacts<'_>, area: Area, now: Timestamp) -> Option<NewCondition> {
+    if !has_condition(node, area) {
+        return None;
+    }
     let has = node.conditions.iter().find(|condition| condition.area == area);
     let (status, reason, message) = match node.agent {
         AgentFacts::Pending { .. } => return None,
@@ -194,10 +211,14 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
     let mut critical: Vec<&Check> = summary.checks.iter().filter(is_critical).collect();
     critical.sort_by_key(|check| (Reverse(check.severity), check.since_unix_millis, &check.name));
     let Some(worst) = critical.first() else {
-        if let Some(off) = summary.checks.iter().find(|check| check.area == area && check.name == HEALTH_OFF) {
+        let is_of_area = |check: &&Check| check.area == area || area == Area::Accelerators;
+        if let Some(off) = summary.checks.iter().filter(is_of_area).find(|check| check.name == HEALTH_OFF) {
             return (ConditionStatus::Unknown, HEALTH_OFF.to_owned(), shown(&off.message));
         }
-        return (ConditionStatus::True, HEALTHY.to_owned(), "No critical problem.".to_owned());
+        let is_blind =
+            area == Area::Accelerators && summary.accelerators.is_some_and(|sources| !sources.kernel_messages);
+        let blind = if is_blind { " Kernel messages are not read: set agent.kernelLog." } else { "" };
+        return (ConditionStatus::True, HEALTHY.to_owned(), format!("No critical problem.{blind}"));
     };
     let messages: Vec<String> = critical.iter().take(MESSAGES).map(|check| message_of(check)).collect();
     (ConditionStatus::False, reason(&worst.name), shown(&messages.join(" ")))

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::hardware::events::Events;
+use crate::hardware::inventory::KnownFunctions;
 use crate::host::Host;
 
 /// A collector as the engine and the documents know it.
@@ -34,17 +36,22 @@ pub enum Area {
     Network,
     /// The rest of the machine.
     Host,
+    /// GPUs and the RDMA network. Controllers of 0.2 refuse a summary with a third area: a newer one recognizes its checks by
+    /// name.
+    #[serde(rename(serialize = "host", deserialize = "accelerators"))]
+    Accelerators,
 }
 
 impl Area {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Network, Self::Host];
+    pub const ALL: [Self; 3] = [Self::Network, Self::Host, Self::Accelerators];
 
     /// The type of its condition of the Node, which is True while no problem is critical.
     pub const fn condition(self) -> &'static str {
         match self {
             Self::Network => "oke.oraclecloud.com/NetworkReady",
             Self::Host => "oke.oraclecloud.com/HostHealthy",
+            Self::Accelerators => "oke.oraclecloud.com/AcceleratorsHealthy",
         }
     }
 }
@@ -120,6 +127,10 @@ pub struct Memory {
     totals: BTreeMap<String, (f64, Instant)>,
     /// The time of the newest kernel message that was counted, in seconds since boot.
     pub(crate) newest_message: Option<f64>,
+    /// What the kernel logged about devices since this boot.
+    pub(crate) events: Option<Events>,
+    /// What the PCI functions of the node are.
+    pub(crate) functions: KnownFunctions,
 }
 
 /// The readings of one run, complete: one for each signal of the collector.

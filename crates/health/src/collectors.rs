@@ -5,6 +5,7 @@ mod clock;
 mod cloud_agent;
 mod conntrack;
 mod disk;
+mod fabric_manager;
 mod hpc_plugins;
 mod identity;
 mod kernel_log;
@@ -31,13 +32,14 @@ pub use hpc_plugins::has_rdma_network;
 
 use crate::collector::{Area, Kind, Signal};
 use crate::fleet::CLOUD_AGENT_PLUGINS;
+use crate::hardware;
 use crate::rules::INVALID_RULES;
 
-const MINUTE: Duration = Duration::from_secs(60);
-const FIVE_MINUTES: Duration = Duration::from_secs(300);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const FIVE_MINUTES: Duration = Duration::from_secs(300);
 
 /// What needs nothing but the container's own /proc and /sys, which show the host's network and kernel.
-const NOTHING: &str = "nothing";
+pub(crate) const NOTHING: &str = "nothing";
 
 /// What the agent knows anyway.
 const AGENT: &str = "nothing: the agent's own report";
@@ -68,6 +70,18 @@ pub const KINDS: &[Kind] = &[
     reserved::KIND,
     cloud_agent::KIND,
     hpc_plugins::KIND,
+    hardware::message_faults::HOST,
+    hardware::memory_errors::KIND,
+    hardware::local_disks::KIND,
+    hardware::message_faults::ACCELERATORS,
+    hardware::gpus::KIND,
+    hardware::gpu_driver::KIND,
+    hardware::amd_memory::KIND,
+    hardware::pcie_errors::KIND,
+    hardware::rdma_ports::KIND,
+    hardware::rdma_counters::KIND,
+    hardware::governor::KIND,
+    fabric_manager::KIND,
     versions::KIND,
 ];
 

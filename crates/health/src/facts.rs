@@ -25,6 +25,8 @@ pub struct Facts {
     pub links: Vec<VnicLink>,
     /// Folders whose file systems must have room.
     pub paths: Vec<PathBuf>,
+    /// The agent's folder in /run, which is empty after a boot.
+    pub state_dir: Option<PathBuf>,
     /// Where the metadata service listens, and the path that is requested.
     pub metadata: Option<(SocketAddr, String)>,
     /// The agent's version, which is also that of the plugins that it ships.

@@ -55,6 +55,16 @@ impl Host {
         text(&self.sys.join(path))
     }
 
+    /// The first bytes of a file below /sys.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    pub fn sys_start(&self, path: &str, count: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(self.sys.join(path))?.take(count).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// MemTotal in MiB, which is the kubelet's capacity.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ pub mod documents;
 pub mod engine;
 pub mod facts;
 pub mod fleet;
+pub mod hardware;
 pub mod host;
 mod judge;
 pub mod kernel_log;

@@ -1,5 +1,6 @@
 //! The summary of a node, as its agent sends it to the controller: what is not healthy, and counts. At most 4 KiB.
 
+mod accelerators;
 pub mod poll;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -11,6 +12,8 @@ use crate::collectors;
 use crate::reason::Reason;
 use crate::report::{NotMeasured, Report, Verdict};
 use crate::rules::{Action, Severity};
+
+pub use accelerators::AcceleratorSources;
 
 /// The longest summary, as JSON.
 pub const SUMMARY_MAX: usize = 4096;
@@ -56,7 +59,11 @@ pub struct Summary {
     /// How many signals have which verdict.
     pub counts: Counts,
     /// What is not healthy, the worst first.
+    #[serde(deserialize_with = "accelerators::read_checks")]
     pub checks: Vec<Check>,
+    /// What the agent sees of accelerators, on a node that has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accelerators: Option<AcceleratorSources>,
     /// How many checks did not fit.
     pub left_out: usize,
     /// All signals without a result: those that are unknown, and those that no collector has measured since the agent started.
@@ -127,6 +134,7 @@ impl Summary {
             self.not_measured.extend(missing.map(str::to_owned));
         }
         self.controller_rules.clone_from(&report.controller_rules);
+        self.accelerators = AcceleratorSources::of(report);
         for state in &report.signals {
             let count = match state.verdict {
                 Verdict::Problem => &mut self.counts.problem,
@@ -255,7 +263,6 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectors;
     use crate::report::SignalState;
 
     fn state(signal: &str, verdict: Verdict) -> SignalState {

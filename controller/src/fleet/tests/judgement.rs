@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::ConditionStatus::{False, True, Unknown};
 use health::report::{NotMeasured, Verdict};
 use health::rules::{Action, Severity};
-use health::summary::Check;
+use health::summary::{AcceleratorSources, Check};
 use health::{Area, Report, Summary};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -231,4 +231,37 @@ fn patch_has_our_types_only_and_is_read_back() {
     assert_eq!((read, has[0].status), (has.clone(), True));
     let foreign: StoredCondition = serde_json::from_value(json!({ "type": "Ready", "status": "True" })).unwrap();
     assert_eq!(NodeCondition::read(foreign), None);
+}
+
+#[test]
+fn nodes_without_accelerators_have_no_condition_about_them() {
+    let fine = summary(Vec::new());
+    let (_, has) = judged(&[], answered(&fine), 100);
+    assert_eq!(has.iter().map(|one| one.area).collect::<Vec<_>>(), [Area::Network, Area::Host]);
+    let silent = AgentFacts::Silent { has_agent: true };
+    assert_eq!(judged(&has, silent, 200).1.len(), 2);
+}
+
+#[test]
+fn accelerators_condition_follows_its_checks_and_survives_a_restarted_agent() {
+    let with = |kernel_messages, checks| Summary {
+        accelerators: Some(AcceleratorSources { kernel_messages }),
+        ..summary(checks)
+    };
+    let (judgement, has) = judged(&[], answered(&with(false, Vec::new())), 100);
+    let message = "No critical problem. Kernel messages are not read: set agent.kernelLog.";
+    assert_eq!(judgement.writes[0].conditions[2].message, message);
+    assert_eq!(states(&has)[2], ("True", "NoCriticalProblem", 100));
+
+    let lost = check("gpus_need_reboot", Area::Accelerators, Severity::Critical, 5);
+    let (judgement, has) = judged(&has, answered(&with(true, vec![lost])), 200);
+    assert_eq!(judgement.writes[0].conditions.len(), 1, "HostHealthy stays");
+    assert_eq!(states(&has)[2], ("False", "GpusNeedReboot", 200));
+
+    let restarted = summary(Vec::new());
+    assert_eq!(judged(&has, answered(&restarted), 300).0, Judgement::default());
+    let silent = AgentFacts::Silent { has_agent: true };
+    assert_eq!(states(&judged(&has, silent, 400).1)[2], ("Unknown", "AgentSilent", 400));
+    let off = summary(Vec::new()).with(&Report { is_off: true, ..Report::default() });
+    assert_eq!(states(&judged(&has, answered(&off), 500).1)[2].1, "HealthOff");
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use health::collectors::KINDS;
 use health::engine::{Engine, Now, RulesFiles};
-use health::system::Machine;
+use health::hardware::messages::{Reader, Subsystem};
+use health::kernel_log::{Record, records};
+use health::system::{Machine, System as _};
 use health::{Area, Facts, Gap, Host, Kind, Report, Sample, Signal, Unit, Verdict};
 
 const fn signal(name: &'static str) -> Signal {
@@ -102,8 +104,21 @@ fn a_collector_that_hangs_is_unknown_and_delays_no_other() {
     until(&mut engine, at(begun, 300), |report| state(report, "hangs").is_some_and(|it| it.value == Some(1.0)));
 }
 
+/// The newest message that the kernel of this machine has logged about a device that collectors read, not of programs and disks;
+/// none where the log may not be read.
+fn newest_message() -> Option<f64> {
+    let log = records(&Machine.kernel_log().ok()?);
+    let mut reader = Reader::default();
+    let is_of_device = |record: &&Record| {
+        let found = reader.read(record);
+        !found.code.is_empty() && !matches!(found.subsystem, Subsystem::Machine | Subsystem::Storage)
+    };
+    log.iter().filter(is_of_device).filter_map(|record| record.at).next_back()
+}
+
 #[test]
-fn all_collectors_run_on_this_machine() {
+fn all_collectors_run_on_this_machine_and_add_no_kernel_message() {
+    let newest = newest_message();
     let host = machine();
     let begun = host.now;
     let mut engine = Engine::new(KINDS, host, RulesFiles::default(), || 0.0);
@@ -118,4 +133,5 @@ fn all_collectors_run_on_this_machine() {
     let value = |name: &str| report.signals.iter().find(|state| state.signal == name).and_then(|state| state.value);
     assert!(value("pids").is_some_and(|share| share > 0.0 && share < 100.0), "{report:#?}");
     assert!(value("open_files").is_some() && value("softnet_drops").is_some(), "{report:#?}");
+    assert_eq!(newest_message(), newest, "no read of a collector makes the kernel report a device");
 }

@@ -6,6 +6,9 @@
     reason = "a test may fail by panicking, its helper functions too"
 )]
 
+mod accelerated;
 mod engine;
 mod faults;
+mod hardware_faults;
+mod kernel_messages;
 mod node;

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,7 @@ pub(crate) struct Node {
 pub(crate) struct Recorded {
     pub(crate) answers: Mutex<Value>,
     log: PathBuf,
+    refuses_log: AtomicBool,
 }
 
 impl Node {
@@ -55,13 +57,13 @@ impl Node {
     }
 
     /// `pods` is the memory that pods may use, of which the kubelet keeps 100 MiB free.
-    fn of(recorded: &str, shape: &str, links: &[&str], pods: u64) -> Self {
+    pub(crate) fn of(recorded: &str, shape: &str, links: &[&str], pods: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recorded").join(recorded);
         copy(&from, folder.path());
         let answers = serde_json::from_str(&fs::read_to_string(from.join("system.json")).unwrap()).unwrap();
         let log = folder.path().join("kernel.log");
-        let system = Arc::new(Recorded { answers: Mutex::new(answers), log });
+        let system = Arc::new(Recorded { answers: Mutex::new(answers), log, refuses_log: AtomicBool::new(false) });
         let link = |name: &&str| VnicLink { name: (*name).to_owned(), primary: *name == links[0], is_kept_up: true };
         let pool_link = links.last().copied().unwrap_or_default();
         let pool = |family: &str| PoolFacts {
@@ -89,6 +91,7 @@ impl Node {
             primary_addresses: vec!["10.0.10.7".parse().unwrap()],
             links: links.iter().map(link).collect(),
             paths: ["/host/usr", "/run/vcn-native"].map(PathBuf::from).to_vec(),
+            state_dir: Some(folder.path().to_owned()),
             metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
             version: "0.1.0".to_owned(),
             allocatable_memory: pods.checked_sub(100 << 20),
@@ -120,6 +123,13 @@ impl Node {
         fs::write(path, text).unwrap();
     }
 
+    /// A symbolic link; its folder is made.
+    pub(crate) fn link(&self, path: &str, target: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(target, path).unwrap();
+    }
+
     pub(crate) fn replace(&self, path: &str, from: &str, to: &str) {
         let text = fs::read_to_string(self.path(path)).unwrap();
         assert!(text.contains(from), "{path}: {text}");
@@ -130,6 +140,11 @@ impl Node {
     pub(crate) fn add(&self, path: &str, more: i64) {
         let number: i64 = fs::read_to_string(self.path(path)).unwrap().trim().parse().unwrap();
         self.write(path, &format!("{}\n", number + more));
+    }
+
+    /// Takes the capability SYSLOG away.
+    pub(crate) fn refuse_kernel_log(&self) {
+        self.system.refuses_log.store(true, Ordering::SeqCst);
     }
 
     /// Sets an answer of the recorded system, by its JSON pointer.
@@ -192,6 +207,9 @@ impl System for Recorded {
     }
 
     fn kernel_log(&self) -> io::Result<String> {
+        if self.refuses_log.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         fs::read_to_string(&self.log)
     }
 

@@ -39,6 +39,7 @@ pub(super) fn gather(agent: &Agent, allocatable_memory: Option<u64>) -> Facts {
             }),
         links: report.as_ref().map_or_else(Vec::new, |report| links(report, settings.host_networking)),
         paths: vec![settings.state_dir.clone(), settings.data_dir.clone(), settings.host_root.join("usr")],
+        state_dir: Some(settings.state_dir.clone()),
         metadata: metadata(&settings.metadata_url),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         plugins: plugins.collect(),

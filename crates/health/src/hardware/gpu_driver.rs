@@ -1,0 +1,80 @@
+//! Whether the driver has each GPU that the bus shows. A read of the driver's files may hang while a GPU is lost, so this is a
+//! collector of its own.
+
+use super::inventory::{AMD, Gpu, Inventory, NVIDIA, driver};
+use super::pci::PciAddress;
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collectors::{MINUTE, NOTHING};
+use crate::host::{Host, names};
+
+pub(crate) const KIND: Kind = Kind {
+    area: Area::Accelerators,
+    name: "gpu_driver",
+    every: MINUTE,
+    privilege: NOTHING,
+    collect,
+    signals: &[
+        Signal {
+            name: "gpus_without_driver",
+            unit: Unit::Count,
+            source: "`/proc/driver/nvidia/gpus`, `/sys/bus/pci/devices/ADDRESS/driver`",
+            why: "The driver could not start a GPU that the bus shows, so no pod gets it.",
+            remedy: "Look for `NVRM` or `amdgpu` in the node's kernel log; reboot the node, then report the host to Oracle.",
+        },
+        Signal {
+            name: "gpus_excluded",
+            unit: Unit::Count,
+            source: "`/proc/driver/nvidia/gpus/ADDRESS/information`: GPU Excluded",
+            why: "The driver keeps a GPU out of use, because it is configured to or because the GPU failed a test.",
+            remedy: "Compare with the module parameter NVreg_ExcludedGpus; if it is not set, report the host to Oracle.",
+        },
+        Signal {
+            name: "version_gpu_driver",
+            unit: Unit::Text,
+            source: "`/sys/module/{nvidia,amdgpu}/version`",
+            why: "A problem that only some nodes have is often one of a version.",
+            remedy: "-",
+        },
+    ],
+};
+
+const GPUS: &str = "driver/nvidia/gpus";
+
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let found = Inventory::of(host, &mut sample.memory.functions)?;
+    let version = |module: &str| {
+        let text = host.sys(&format!("module/{module}/version")).ok()?;
+        Some(format!("{module} {}", text.trim()))
+    };
+    let versions: Vec<String> = ["nvidia", "amdgpu"].into_iter().filter_map(version).collect();
+    sample
+        .text("version_gpu_driver", if versions.is_empty() { "no GPU driver".to_owned() } else { versions.join(", ") });
+    let folder = host.proc.join(GPUS);
+    let has_nvidia = folder.is_dir();
+    let has_amd = host.sys.join("module/amdgpu").is_dir();
+    // One that is passed through to a virtual machine has another driver on purpose.
+    let is_given_away = |gpu: &Gpu| driver(host, gpu.address).is_some_and(|name| name.starts_with("vfio"));
+    let is_loaded = |gpu: &Gpu| gpu.vendor == NVIDIA && has_nvidia || gpu.vendor == AMD && has_amd;
+    let gpus: Vec<&Gpu> = found.gpus.iter().filter(|gpu| is_loaded(gpu) && !is_given_away(gpu)).collect();
+    if gpus.is_empty() {
+        return Err(Gap::absent("no driver is loaded for the node's GPUs"));
+    }
+    let known: Vec<PciAddress> = names(&folder).iter().filter_map(|name| name.parse().ok()).collect();
+    let has_driver = |gpu: &&Gpu| match gpu.vendor {
+        NVIDIA => known.contains(&gpu.address),
+        _ => driver(host, gpu.address).as_deref() == Some("amdgpu"),
+    };
+    let without: Vec<String> = gpus.iter().filter(|gpu| !has_driver(gpu)).map(|gpu| gpu.address.to_string()).collect();
+    sample.value("gpus_without_driver", without.len() as f64, without.join(", "));
+    if known.is_empty() {
+        return Err(Gap::absent("the NVIDIA driver has no GPU"));
+    }
+    let is_excluded = |address: &&PciAddress| {
+        let text = host.proc(&format!("{GPUS}/{address}/information")).unwrap_or_default();
+        let value = text.lines().find_map(|line| line.strip_prefix("GPU Excluded:"));
+        value.is_some_and(|value| value.trim() == "Yes")
+    };
+    let excluded: Vec<String> = known.iter().filter(is_excluded).map(ToString::to_string).collect();
+    sample.value("gpus_excluded", excluded.len() as f64, excluded.join(", "));
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! GPUs on the bus: how many there are, and whether they answer.
+
+use super::inventory::{Gpu, Inventory, file, is_awake};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collectors::{MINUTE, NOTHING};
+use crate::host::Host;
+
+pub(crate) const KIND: Kind = Kind {
+    area: Area::Accelerators,
+    name: "gpus",
+    every: MINUTE,
+    privilege: NOTHING,
+    collect,
+    signals: &[
+        Signal {
+            name: "gpus_missing",
+            unit: Unit::Count,
+            source: "`/sys/bus/pci/devices/*/{class,vendor}` and the GPUs of the shape",
+            why: "A GPU that the bus does not show is broken or has no power; the node runs fewer jobs than its shape promises.",
+            remedy: "Drain the node and reboot it; if the GPU stays away, report the host to Oracle and replace the node.",
+        },
+        Signal {
+            name: "gpus_off_bus",
+            unit: Unit::Count,
+            source: "`/sys/bus/pci/devices/ADDRESS/config` of GPUs that are awake",
+            why: "A GPU whose registers are all ones has fallen off the bus: jobs on it hang.",
+            remedy: "Drain the node and reboot it; if it happens again, report the host to Oracle.",
+        },
+        Signal {
+            name: "gpu_links_narrow",
+            unit: Unit::Count,
+            source: "`/sys/bus/pci/devices/ADDRESS/{current,max}_link_width` of GPUs that are awake",
+            why: "A GPU with fewer PCIe lanes than it has copies data slower, and so does each job that it is part of.",
+            remedy: "Drain the node and reboot it; if the width stays, report the host to Oracle.",
+        },
+    ],
+};
+
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let found = Inventory::of(host, &mut sample.memory.functions)?;
+    sample.result("gpus_missing", missing(&found));
+    if found.gpus.is_empty() {
+        return Err(Gap::absent("the bus shows no GPU"));
+    }
+    let awake: Vec<&Gpu> = found.gpus.iter().filter(|gpu| is_awake(host, gpu.address)).collect();
+    if awake.is_empty() {
+        return Err(Gap::absent(format!("{} GPUs, none of them awake", found.gpus.len())));
+    }
+    let lost: Vec<String> = awake.iter().filter(|gpu| is_lost(host, gpu)).map(|gpu| gpu.address.to_string()).collect();
+    sample.value("gpus_off_bus", lost.len() as f64, lost.join(", "));
+    // The link of these GPUs to the bus is managed by their processor.
+    if found.shape.contains(".GB") {
+        sample.gap("gpu_links_narrow", Gap::absent("not judged on this shape"));
+    } else {
+        let narrow: Vec<String> = awake.iter().filter_map(|gpu| narrow_link(host, gpu)).collect();
+        sample.value("gpu_links_narrow", narrow.len() as f64, narrow.join(", "));
+    }
+    Ok(())
+}
+
+fn missing(found: &Inventory) -> Result<(f64, String), Gap> {
+    let seen = found.gpus.len();
+    let row = found
+        .row
+        .ok_or_else(|| Gap::absent(format!("the shape {} is not in the table: {seen} GPUs seen", found.shape)))?;
+    let Some(gpus) = &row.gpus else {
+        return Err(Gap::absent(format!(
+            "{seen} GPUs seen; how many {} has is not known ({})",
+            found.shape, row.source
+        )));
+    };
+    let seen: Vec<_> = found.gpus.iter().filter(|gpu| gpu.vendor == gpus.vendor).map(|gpu| gpu.address).collect();
+    let missing = gpus.expected().saturating_sub(seen.len());
+    let places = gpus.at.iter().filter(|at| missing > 0 && !seen.contains(at)).map(ToString::to_string);
+    let places: Vec<String> = places.collect();
+    let places = if places.is_empty() { String::new() } else { format!("; none at {}", places.join(", ")) };
+    Ok((missing as f64, format!("{} of {}{places}", seen.len(), gpus.expected())))
+}
+
+/// The revision and the numbers in other files are the kernel's copies: only the configuration space itself shows it.
+fn is_lost(host: &Host, gpu: &Gpu) -> bool {
+    host.sys_start(&file(gpu.address, "config"), 4).is_ok_and(|bytes| bytes == [0xff; 4])
+}
+
+/// The speed falls while a GPU is idle, the width does not.
+fn narrow_link(host: &Host, gpu: &Gpu) -> Option<String> {
+    let width = |name: &str| host.sys_number(&file(gpu.address, name)).ok();
+    let (now, most) = (width("current_link_width")?, width("max_link_width")?);
+    (now > 0.0 && now < most).then(|| format!("{} has {now} of {most} lanes", gpu.address))
+}

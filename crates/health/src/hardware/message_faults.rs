@@ -1,0 +1,205 @@
+//! Devices that the kernel reports as broken. Disks are the matter of `kernel_io_errors`.
+
+use std::io;
+
+use super::events::{EVENTS_FILE, Events, HOST_EVENTS_FILE, Problem};
+use super::inventory::{Inventory, parent};
+use super::messages::{Advice, FaultLevel, Subsystem};
+use super::pci::PciAddress;
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collectors::MINUTE;
+use crate::host::Host;
+use crate::kernel_log::records;
+
+const SOURCE: &str = "the kernel's log, by syslog(2)";
+
+const PRIVILEGE: &str =
+    "the capability `SYSLOG`, which is optional (the chart's `agent.kernelLog`): without it not applicable";
+
+/// Why nothing is read.
+const NOT_GRANTED: &str = "kernel messages are not read: set agent.kernelLog";
+
+pub(crate) const ACCELERATORS: Kind = Kind {
+    area: Area::Accelerators,
+    name: "accelerator_messages",
+    every: MINUTE,
+    privilege: PRIVILEGE,
+    collect: collect_accelerators,
+    signals: &[
+        Signal {
+            name: "gpus_need_replacement",
+            unit: Unit::Count,
+            source: SOURCE,
+            why: "The kernel reports a GPU that neither a reset nor a reboot repairs.",
+            remedy: "Drain the node, report the host to Oracle and replace the node.",
+        },
+        Signal {
+            name: "gpus_need_reboot",
+            unit: Unit::Count,
+            source: SOURCE,
+            why: "A GPU or NVSwitch does not work until the node is rebooted.",
+            remedy: "Drain the node and reboot it; if it happens again, report the host to Oracle.",
+        },
+        Signal {
+            name: "gpus_need_reset",
+            unit: Unit::Count,
+            source: SOURCE,
+            why: "A GPU does not work until it is reset.",
+            remedy: "End the GPU's jobs and reset it, for example with `nvidia-smi --gpu-reset`, or reboot the node.",
+        },
+        Signal {
+            name: "gpu_warnings",
+            unit: Unit::Count,
+            source: SOURCE,
+            why: "A GPU works, but lost a program's data or will need a reset.",
+            remedy: "The detail names what each needs; without it, watch the GPU.",
+        },
+        Signal {
+            name: "rdma_adapters_failed",
+            unit: Unit::Count,
+            source: SOURCE,
+            why: "A network adapter of the RDMA network does not work until the node is rebooted.",
+            remedy: "Drain the node and reboot it; if it happens again, report the host to Oracle.",
+        },
+        Signal {
+            name: "rdma_adapter_warnings",
+            unit: Unit::Count,
+            source: SOURCE,
+            why: "A port of the RDMA network lost its link, is hot, or is slower than it should be.",
+            remedy: "Compare with other nodes: ports of one switch fail together. If it is this node only, report the host to Oracle.",
+        },
+    ],
+};
+
+pub(crate) const HOST: Kind = Kind {
+    area: Area::Host,
+    name: "hardware_messages",
+    every: MINUTE,
+    privilege: PRIVILEGE,
+    collect: collect_host,
+    signals: &[
+        Signal {
+            name: "hardware_failed",
+            unit: Unit::Count,
+            source: SOURCE,
+            why: "The kernel reports memory, a processor, the bus or a network adapter that does not work.",
+            remedy: "Drain the node and reboot it; if the detail says so or it happens again, report the host to Oracle and replace the node.",
+        },
+        Signal {
+            name: "hardware_warnings",
+            unit: Unit::Count,
+            source: SOURCE,
+            why: "The kernel reports errors of the hardware that it could handle.",
+            remedy: "Watch the node; if it happens again, report the host to Oracle.",
+        },
+    ],
+};
+
+/// Whether a signal is measured by kernel messages about accelerators.
+pub(crate) fn is_of_messages(signal: &str) -> bool {
+    ACCELERATORS.signals.iter().any(|one| one.name == signal)
+}
+
+fn collect_accelerators(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let found = Inventory::of(host, &mut sample.memory.functions)?;
+    collect(host, sample, &ACCELERATORS, |problem| accelerator_signal(host, &found, problem))
+}
+
+fn collect_host(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let found = Inventory::of(host, &mut sample.memory.functions).unwrap_or_default();
+    collect(host, sample, &HOST, |problem| host_signal(host, &found, problem))
+}
+
+/// Counts the problems of each signal.
+fn collect(
+    host: &Host,
+    sample: &mut Sample,
+    kind: &Kind,
+    signal: impl Fn(&Problem) -> Option<&'static str>,
+) -> Result<(), Gap> {
+    let events = read_events(host, sample, if kind.area == Area::Host { HOST_EVENTS_FILE } else { EVENTS_FILE })?;
+    let problems = events.problems();
+    for Signal { name, .. } in kind.signals {
+        let of_it: Vec<String> = problems
+            .iter()
+            .filter(|problem| signal(problem) == Some(*name))
+            .map(|problem| problem.describe(events.newest()))
+            .collect();
+        sample.value(name, of_it.len() as f64, of_it.join("; "));
+    }
+    sample.memory.events = Some(events);
+    Ok(())
+}
+
+/// The events of this boot with what is new in the log, kept in the agent's folder.
+fn read_events(host: &Host, sample: &mut Sample, file: &str) -> Result<Events, Gap> {
+    let log = host.system.kernel_log().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Gap::absent(NOT_GRANTED),
+        _ => Gap::unknown(format!("read the kernel's log: {error}")),
+    })?;
+    let records = records(&log);
+    if !records.is_empty() && records.iter().all(|record| record.at.is_none()) {
+        return Err(Gap::unknown("the kernel's log has no times: set the kernel parameter printk.time=1"));
+    }
+    let boot_id = host.proc("sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+    let path = host.facts.state_dir.as_ref().filter(|_| !boot_id.is_empty()).map(|folder| folder.join(file));
+    let load = || path.as_ref().map_or_else(|| Events::of_boot(&boot_id), |path| Events::load(path, &boot_id));
+    let before = sample.memory.events.take().unwrap_or_else(load);
+    let mut events = before.clone();
+    events.take(&records);
+    if let Some(path) = path.filter(|path| !events.has_same_events(&before) || !path.exists()) {
+        events.save(&path).map_err(|error| Gap::unknown(format!("write {}: {error}", path.display())))?;
+    }
+    Ok(events)
+}
+
+/// What a problem of an accelerator counts for.
+fn accelerator_signal(host: &Host, found: &Inventory, problem: &Problem) -> Option<&'static str> {
+    let is_warning = problem.level < FaultLevel::Fatal;
+    match place(host, found, problem)? {
+        Place::Adapter if is_warning => Some("rdma_adapter_warnings"),
+        Place::Adapter => Some("rdma_adapters_failed"),
+        Place::Gpu if is_warning => Some("gpu_warnings"),
+        Place::Gpu => Some(match problem.advice {
+            Advice::ReplaceHost | Advice::ContactSupport | Advice::CheckMechanicals => "gpus_need_replacement",
+            Advice::NodeReboot | Advice::RestartBm | Advice::ResetFabric | Advice::RestartVm => "gpus_need_reboot",
+            _ => "gpus_need_reset",
+        }),
+    }
+}
+
+fn host_signal(host: &Host, found: &Inventory, problem: &Problem) -> Option<&'static str> {
+    let is_link = ["LINK_DOWN", "PCIE_LIMITED", "MODULE_ERROR", "MODULE_HIGH_TEMP"]
+        .iter()
+        .any(|code| problem.codes.iter().any(|has| has == code));
+    // Ports of the front end are down, and narrow, by design.
+    let is_adapter = problem.subsystem == Subsystem::Mlx5 && !is_link;
+    let is_host = matches!(problem.subsystem, Subsystem::Machine | Subsystem::Pcie) || is_adapter;
+    let is_mine = is_host && place(host, found, problem).is_none();
+    is_mine.then_some(if problem.level == FaultLevel::Fatal { "hardware_failed" } else { "hardware_warnings" })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Gpu,
+    Adapter,
+}
+
+/// The accelerator that a problem is about; a port of the bus counts as what is behind it.
+fn place(host: &Host, found: &Inventory, problem: &Problem) -> Option<Place> {
+    let address = problem.device.parse::<PciAddress>().ok();
+    let has = |accelerator: PciAddress| {
+        address == Some(accelerator) || address.is_some() && parent(host, accelerator) == address
+    };
+    let rdma = found.rdma().unwrap_or_default();
+    match problem.subsystem {
+        Subsystem::Nvidia | Subsystem::Nvswitch | Subsystem::Amdgpu => Some(Place::Gpu),
+        Subsystem::Mlx5 | Subsystem::Pcie => {
+            if found.gpus.iter().any(|gpu| has(gpu.address)) {
+                return Some(Place::Gpu);
+            }
+            rdma.iter().any(|adapter| has(adapter.address)).then_some(Place::Adapter)
+        }
+        Subsystem::Storage | Subsystem::Machine => None,
+    }
+}

@@ -1,0 +1,75 @@
+//! Errors of PCI Express at accelerators, and at the ports that they are behind. The kernel's log has at most ten of them in five
+//! seconds; these counts have all.
+
+use super::inventory::{Inventory, file, parent};
+use super::pci::PciAddress;
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collectors::{MINUTE, NOTHING};
+use crate::host::Host;
+
+const SOURCE: &str =
+    "`/sys/bus/pci/devices/ADDRESS/aer_dev_{fatal,nonfatal,correctable}` of accelerators and the ports before them";
+
+pub(crate) const KIND: Kind = Kind {
+    area: Area::Accelerators,
+    name: "pcie_errors",
+    every: MINUTE,
+    privilege: NOTHING,
+    collect,
+    signals: &[
+        Signal {
+            name: "pcie_errors",
+            unit: Unit::PerMinute,
+            source: SOURCE,
+            why: "An uncorrected error of the bus loses requests; a fatal one takes the device away.",
+            remedy: "Drain the node and reboot it; if it happens again, report the host to Oracle.",
+        },
+        Signal {
+            name: "pcie_corrected_errors",
+            unit: Unit::PerMinute,
+            source: SOURCE,
+            why: "Corrected errors slow the device down and announce worse ones.",
+            remedy: "Watch the device; if the rate stays, report the host to Oracle.",
+        },
+    ],
+};
+
+/// A signal, the files that it sums, and the lines with their sums.
+const SIGNALS: &[(&str, &[(&str, &str)])] = &[
+    ("pcie_errors", &[("aer_dev_fatal", "TOTAL_ERR_FATAL"), ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL")]),
+    ("pcie_corrected_errors", &[("aer_dev_correctable", "TOTAL_ERR_COR")]),
+];
+
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let found = Inventory::of(host, &mut sample.memory.functions)?;
+    let mut functions: Vec<PciAddress> = found.addresses();
+    let ports: Vec<PciAddress> = functions.iter().filter_map(|address| parent(host, *address)).collect();
+    functions.extend(ports);
+    functions.sort_unstable();
+    functions.dedup();
+    for (signal, files) in SIGNALS {
+        let mut worst: Option<(f64, String)> = None;
+        let mut gap =
+            Gap::absent("no accelerator counts errors of PCI Express: a virtual machine, or firmware handles them");
+        for address in &functions {
+            let Some(total) = total(host, *address, files) else { continue };
+            match sample.per_minute(&format!("{signal} {address}"), total, host.now) {
+                Ok(rate) if worst.as_ref().is_none_or(|(most, _)| rate > *most) => {
+                    worst = Some((rate, address.to_string()));
+                }
+                Ok(_) => {}
+                Err(why) => gap = why,
+            }
+        }
+        sample.result(signal, worst.ok_or(gap));
+    }
+    Ok(())
+}
+
+fn total(host: &Host, address: PciAddress, files: &[(&str, &str)]) -> Option<f64> {
+    let read = |(name, line): &(&str, &str)| {
+        let text = host.sys(&file(address, name)).ok()?;
+        text.lines().find_map(|row| row.strip_prefix(line)?.trim().parse::<f64>().ok())
+    };
+    files.iter().map(read).sum()
+}

@@ -1,0 +1,118 @@
+//! Ports of the RDMA network: only those on the shape's list. A second port of the front end is down by design.
+
+use super::inventory::{Adapter, Inventory, file};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collectors::{MINUTE, NOTHING};
+use crate::host::{Host, names};
+
+const PORT: &str = "`/sys/bus/pci/devices/ADDRESS/infiniband/*/ports/1/` of the shape's RDMA functions";
+
+pub(crate) const KIND: Kind = Kind {
+    area: Area::Accelerators,
+    name: "rdma_ports",
+    every: MINUTE,
+    privilege: NOTHING,
+    collect,
+    signals: &[
+        Signal {
+            name: "rdma_ports_missing",
+            unit: Unit::Count,
+            source: "`/sys/bus/pci/devices/ADDRESS/infiniband` of the shape's RDMA functions",
+            why: "Jobs that use all of the shape's ports do not start, or wait for this node.",
+            remedy: "Look for `mlx5_core` in the node's kernel log; reboot the node, then report the host to Oracle.",
+        },
+        Signal {
+            name: "rdma_ports_down",
+            unit: Unit::Count,
+            source: PORT,
+            why: "Jobs lose their connections over this port and end.",
+            remedy: "Compare with other nodes: ports of one switch fail together. If it is this node only, reboot it, then report the host to Oracle.",
+        },
+        Signal {
+            name: "rdma_ports_slow",
+            unit: Unit::Count,
+            source: PORT,
+            why: "A port with a lower rate slows all nodes of a job down.",
+            remedy: "Reboot the node; if the rate stays, report the host to Oracle.",
+        },
+        Signal {
+            name: "rdma_ports_without_verbs",
+            unit: Unit::Count,
+            source: "`/sys/bus/pci/devices/ADDRESS/infiniband_verbs` of the shape's RDMA functions",
+            why: "Without a verbs device programs cannot use the port.",
+            remedy: "Load the module `ib_uverbs` on the node; check the image's RDMA packages.",
+        },
+        Signal {
+            name: "rdma_ports_without_address",
+            unit: Unit::Count,
+            source: "`/sys/bus/pci/devices/ADDRESS/infiniband/*/ports/1/{gids,gid_attrs/types}` of the shape's RDMA functions",
+            why: "Without an address (a GID of type RoCE v2 that is not link-local) no connection is possible.",
+            remedy: "See `hpc_plugins_pending` and `cloud_agent_plugins`: the Oracle Cloud Agent configures the addresses.",
+        },
+    ],
+};
+
+/// The driver has 256 places for addresses; those in use are the first.
+const MAX_GIDS: usize = 16;
+
+fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    let found = Inventory::of(host, &mut sample.memory.functions)?;
+    let ports = found.rdma()?;
+    let row = found.row.and_then(|row| row.rdma.as_ref());
+    let listed = row.map(super::shapes::RdmaRow::functions).unwrap_or_default();
+    let expected = row.map_or(0, |row| row.count.max(listed.len()));
+    let absent = listed.iter().filter(|address| !ports.iter().any(|port| port.address == **address));
+    let absent: Vec<String> = absent.map(ToString::to_string).collect();
+    let missing = expected.saturating_sub(ports.len());
+    let places = if absent.is_empty() { String::new() } else { format!("; none at {}", absent.join(", ")) };
+    sample.value("rdma_ports_missing", missing as f64, format!("{} of {expected}{places}", ports.len()));
+    if ports.is_empty() {
+        return Err(Gap::absent("this node shows no RDMA port"));
+    }
+    count(sample, "rdma_ports_down", &ports, |port| down(host, port));
+    match row.and_then(|row| row.gbps) {
+        Some(gbps) => count(sample, "rdma_ports_slow", &ports, |port| slow(host, port, gbps)),
+        None => sample.gap("rdma_ports_slow", Gap::absent(format!("the rate of {} is not known", found.shape))),
+    }
+    count(sample, "rdma_ports_without_verbs", &ports, |port| {
+        names(&host.sys.join(file(port.address, "infiniband_verbs"))).is_empty().then(String::new)
+    });
+    count(sample, "rdma_ports_without_address", &ports, |port| (!has_address(host, port)).then(String::new));
+    Ok(())
+}
+
+/// Counts the ports of which something is wrong, and names them.
+fn count(sample: &mut Sample, signal: &'static str, ports: &[&Adapter], wrong: impl Fn(&Adapter) -> Option<String>) {
+    let name = |port: &&Adapter| Some(format!("{} ({}) {}", port.address, port.device, wrong(port)?));
+    let wrong: Vec<String> = ports.iter().filter_map(name).map(|name| name.trim_end().to_owned()).collect();
+    sample.value(signal, wrong.len() as f64, wrong.join(", "));
+}
+
+fn read(host: &Host, port: &Adapter, name: &str) -> Option<String> {
+    let text = host.sys(&file(port.address, &format!("infiniband/{}/ports/1/{name}", port.device))).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// `4: ACTIVE` and `5: LinkUp` are fine.
+fn down(host: &Host, port: &Adapter) -> Option<String> {
+    let (state, physical) = (read(host, port, "state")?, read(host, port, "phys_state")?);
+    (!state.starts_with("4:") || !physical.starts_with("5:")).then(|| format!("is {state}, {physical}"))
+}
+
+/// `200 Gb/sec (4X HDR)`.
+fn slow(host: &Host, port: &Adapter, gbps: f64) -> Option<String> {
+    let rate = read(host, port, "rate")?;
+    let number: f64 = rate.split(' ').next()?.parse().ok()?;
+    (number > 0.0 && number < gbps).then(|| format!("has {number} of {gbps} Gb/s"))
+}
+
+/// The type of an unused place answers EINVAL.
+fn has_address(host: &Host, port: &Adapter) -> bool {
+    let is_address = |number: usize| {
+        let gid = read(host, port, &format!("gids/{number}")).unwrap_or_default();
+        let is_used = gid.bytes().any(|byte| byte.is_ascii_hexdigit() && byte != b'0');
+        let is_usable = is_used && !gid.starts_with("fe80:");
+        is_usable && read(host, port, &format!("gid_attrs/types/{number}")).is_some_and(|kind| kind != "IB/RoCE v1")
+    };
+    (0..MAX_GIDS).any(is_address)
+}
