@@ -227,7 +227,7 @@ fn from_outside(link: &IfName) -> [Rule; 3] {
 /// the only one those answer.
 fn masquerade(family: Family, primary: &IfName) -> Rule {
     Rule::new(
-        format!("pods to {} by {primary}: masquerade", metadata_address(family)),
+        format!("pods to {} by {primary}: masquerade, random port", metadata_address(family)),
         vec![from_pods(), to_metadata(family), out_by(primary), Expression::Counter, Expression::Masquerade],
     )
 }

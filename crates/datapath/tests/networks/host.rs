@@ -202,7 +202,9 @@ fn the_nft_tables_read_as_the_plan_does() {
         let limit = "iifname \"vcn*\" update @links { iif limit rate over 10/second burst 20 packets } counter \
                      packets 0 bytes 0 drop comment \"vcn* ARP, over 10 a second per link: drop\"";
         assert!(arp.contains("type filter hook input priority filter;") && arp.contains(limit), "{arp}");
-        for rule in ["vcn* to 169.254.169.254 udp 53: accept", "pods to 169.254.169.254 by ens3: masquerade"] {
+        for rule in
+            ["vcn* to 169.254.169.254 udp 53: accept", "pods to 169.254.169.254 by ens3: masquerade, random port"]
+        {
             assert!(listing.contains(&format!("comment \"{rule}\"")), "{listing}");
         }
         for line in [
@@ -229,7 +231,7 @@ fn the_nft_tables_read_as_the_plan_does() {
             "iifname \"ens5\" fib daddr oifname != \"vcn*\" fib daddr type unicast fib saddr oifname \"vcn*\" \
              counter packets 0 bytes 0 drop",
             "ip daddr 169.254.169.254 tcp dport 80 accept",
-            "masquerade comment",
+            "masquerade fully-random comment",
             "type filter hook postrouting priority filter; policy accept;",
             "iifname \"ens3\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop",
             "iifname \"ens3\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",

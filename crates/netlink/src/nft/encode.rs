@@ -23,6 +23,10 @@ pub(super) use rate::set;
 const REGISTER: Register = Register::Reg1;
 
 // linux/netfilter/nf_tables.h, for the expressions that netlink-packet-netfilter does not type.
+const NFTA_MASQ_FLAGS: u16 = 1;
+/// Two connections that are translated at the same time seldom get the same port; without it they get the first free one, and the
+/// packet of one is lost.
+const NF_NAT_RANGE_PROTO_RANDOM_FULLY: u32 = 1 << 4;
 const NFTA_CT_DREG: u16 = 1;
 const NFTA_CT_KEY: u16 = 2;
 const NFTA_CT_SREG: u16 = 4;
@@ -143,7 +147,7 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
         }
         Expression::LinkExceeds(rate) => to.extend([load_meta(MetaKey::Iif), rate::exceeds(*rate)]),
         Expression::Counter => to.push(raw("counter", &[])),
-        Expression::Masquerade => to.push(raw("masq", &[])),
+        Expression::Masquerade => to.push(raw("masq", &[(NFTA_MASQ_FLAGS, NF_NAT_RANGE_PROTO_RANDOM_FULLY)])),
         Expression::Accept => to.push(verdict(NF_ACCEPT)),
         Expression::Drop => to.push(verdict(NF_DROP)),
     }

@@ -58,7 +58,7 @@ pub enum Expression {
     LinkExceeds(Rate),
     /// Counts packets and bytes.
     Counter,
-    /// Replaces the source by an address of the outgoing link. In NAT chains after routing.
+    /// Replaces the source by an address of the outgoing link and a random port. In NAT chains after routing.
     Masquerade,
     /// Lets it pass this chain.
     Accept,

@@ -66,7 +66,7 @@ const LISTED: &str = r#"table inet vcn-test {
 
 	chain postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
-		oifname "ens3" masquerade comment "out by the primary"
+		oifname "ens3" masquerade fully-random comment "out by the primary"
 	}
 }
 "#;
