@@ -181,6 +181,9 @@ pub struct Options {
     #[arg(long, global = true, env = "HEALTH_RULES", default_value = "/etc/oke-node-agent/health-rules.json")]
     #[arg(value_name = "FILE", value_parser = absolute)]
     pub health_rules: PathBuf,
+    /// The kubelet's `healthzPort`; with 0 the agent does not ask the kubelet whether it is healthy
+    #[arg(long, global = true, env = "KUBELET_HEALTHZ_PORT", default_value = "10248", value_name = "PORT")]
+    pub kubelet_healthz_port: u16,
     /// Whether conditions are reported as Kubernetes Events about the Node. This needs NODE_NAME and POD_NAME
     #[arg(long, global = true, env = "KUBERNETES_EVENTS", value_enum, default_value = "allow", value_name = "WHAT")]
     pub kubernetes_events: Permission,

@@ -14,6 +14,7 @@ mod trusted_keys;
 use std::sync::Arc;
 
 use channel::{Announcement, Identity, Limits};
+use health::summary::poll::NodeReport;
 use resident::logging::chain;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -34,7 +35,7 @@ pub(crate) async fn run(
     settings: Arc<Settings>,
     status_server: Arc<StatusServer>,
     gate: RepairGate,
-    allocatable_memory: watch::Sender<Option<u64>>,
+    node_report: watch::Sender<NodeReport>,
     notices: Notices,
 ) {
     let Some(address) = settings.channel else {
@@ -55,7 +56,7 @@ pub(crate) async fn run(
     let keys = ControllerKeys::default();
     let probes = ProbeHandler::new(ProbeEnvironment::of_this_process());
     let rules = ControllerRules::new(settings.controller_rules());
-    let answers = Answers { settings: settings.clone(), status_server, gate, allocatable_memory, rules, probes };
+    let answers = Answers { settings: settings.clone(), status_server, gate, node_report, rules, probes };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {
         Err(error) = channel::serve(listener, &identity, keys.trusted(), Arc::new(answers), Limits::default()) => error,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use health::summary::poll::NodeReport;
 use imds::Imds;
 use resident::args::Output;
 use resident::reload::RunningConfiguration;
@@ -172,8 +173,8 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
     let (oke_cni_in, oke_cni) = watch::channel(None);
     let agent = Arc::new(Agent::new(settings.clone(), facts, reports).context("reading the boot id")?);
-    let (allocatable_in, allocatable) = watch::channel(None);
-    let signals = signals::start(agent.clone(), allocatable).context("starting the thread of health signals")?;
+    let (node_report_in, node_report) = watch::channel(NodeReport::default());
+    let signals = signals::start(agent.clone(), node_report).context("starting the thread of health signals")?;
     let gate = RepairGate::default();
     let status_server =
         Arc::new(StatusServer { agent: agent.clone(), signals: signals.clone(), previews: previews_in });
@@ -210,7 +211,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         ended = cni_records::run(records, agent.clone()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(agent.clone()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, status_server.clone(), notices_of("port")) => bail!("the port's server ended"),
-        () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), allocatable_in, notices_of("channel")) => bail!("the channel's server ended"),
+        () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), node_report_in, notices_of("channel")) => bail!("the channel's server ended"),
         () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
         () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => bail!("the metrics' server ended"),
         () = server::serve_socket(socket, status_server) => bail!("the socket's server ended"),

@@ -23,7 +23,7 @@ pub(crate) enum Answer {
     /// No state changed since the last answer.
     Unchanged,
     /// A summary, with its version.
-    Changed(Summary, Option<String>),
+    Changed(Box<Summary>, Option<String>),
 }
 
 /// Why an agent gave no answer that can be used.
@@ -61,13 +61,15 @@ impl AskError {
 /// Asks an agent for the summary of its node.
 pub(crate) async fn ask(client: &Client, poll: &Poll) -> Result<Answer, AskError> {
     let has_version = poll.etag.is_some();
-    let query = PollQuery { may_repair: poll.may_repair, allocatable_memory: poll.allocatable_memory };
+    let query = PollQuery { may_repair: poll.may_repair, node: poll.report.clone() };
     let request = Request { if_none_match: poll.etag.clone(), ..Request::get(query.path()) };
     let Reply { status, etag, body } = client.send(poll.peer, request, LIMIT).await?;
     match status {
         304 if has_version => Ok(Answer::Unchanged),
         200 if body.len() > SUMMARY_MAX => Err(AskError::TooLong),
-        200 => Ok(Answer::Changed(serde_json::from_slice(&body)?, etag.filter(|etag| etag.len() <= ETAG_MAX))),
+        200 => {
+            Ok(Answer::Changed(Box::new(serde_json::from_slice(&body)?), etag.filter(|etag| etag.len() <= ETAG_MAX)))
+        }
         _ => Err(AskError::Status(status)),
     }
 }

@@ -71,7 +71,7 @@ mod tests {
             not_measured: None,
         };
         let summary = Summary { checks: ["pids", "made-up-1", "made-up-2"].map(check).to_vec(), ..Summary::default() };
-        roster.answered(&node, Ok(Answer::Changed(summary, None)), now, 0.0);
+        roster.answered(&node, Ok(Answer::Changed(Box::new(summary), None)), now, 0.0);
         let expected = BTreeMap::from([(("pids", Severity::Warning), 1), ((OTHER, Severity::Warning), 2)]);
         assert_eq!(FleetCensus::of(&roster, now).problems, expected);
     }

@@ -8,6 +8,7 @@ use channel::Peer;
 use health::Summary;
 use health::fleet::{CLOUD_AGENT_PLUGINS, FleetNode, NodeState};
 use health::summary::Check;
+use health::summary::poll::NodeReport;
 use tokio::time::Instant;
 
 use crate::fleet::agents::NoPeer;
@@ -29,7 +30,7 @@ pub(crate) struct Poll {
     /// The version that is known.
     pub etag: Option<String>,
     pub may_repair: bool,
-    pub allocatable_memory: Option<u64>,
+    pub report: NodeReport,
     /// The rules that the agent must have, once they are known.
     pub rules: Option<Arc<FleetRules>>,
     /// The version that it has, by its last summary.
@@ -49,7 +50,7 @@ pub(crate) struct PollLimits {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrackedNode<'a> {
     pub name: &'a str,
-    pub allocatable_memory: Option<u64>,
+    pub report: NodeReport,
     /// What is shown with the answer of its agent.
     pub findings: Vec<Check>,
 }
@@ -70,7 +71,7 @@ pub(crate) struct Roster {
 #[derive(Debug)]
 struct AgentRecord {
     peer: Result<Peer, NoPeer>,
-    allocatable_memory: Option<u64>,
+    report: NodeReport,
     /// What the API server shows besides.
     findings: Vec<Check>,
     known_since: Instant,
@@ -176,12 +177,12 @@ impl Roster {
     pub(crate) fn track<'a>(&mut self, nodes: impl Iterator<Item = TrackedNode<'a>>, now: Instant) {
         let nodes: HashMap<&str, TrackedNode<'_>> = nodes.map(|node| (node.name, node)).collect();
         self.agents.retain(|node, record| record.peer.is_ok() || record.is_asked || nodes.contains_key(&**node));
-        for (name, TrackedNode { allocatable_memory, findings, .. }) in nodes {
+        for (name, TrackedNode { report, findings, .. }) in nodes {
             if !self.agents.contains_key(name) {
                 self.agents.insert(Arc::from(name), AgentRecord::new(now));
             }
             if let Some(record) = self.agents.get_mut(name) {
-                (record.allocatable_memory, record.findings) = (allocatable_memory, findings);
+                (record.report, record.findings) = (report, findings);
             }
         }
     }
@@ -202,7 +203,7 @@ impl Roster {
             peer: record.peer.ok()?,
             etag: record.etag.clone().filter(|_| summary.is_some()),
             may_repair,
-            allocatable_memory: record.allocatable_memory,
+            report: record.report.clone(),
             rules: self.rules.clone(),
             rules_version: summary.and_then(|summary| summary.controller_rules.clone()),
             node,
@@ -251,7 +252,7 @@ impl Roster {
                 if let Answer::Changed(summary, etag) = answer {
                     let summary = match &record.summary {
                         Some(before) => summary.keeping(before),
-                        None => summary,
+                        None => *summary,
                     };
                     let summary = summary.with_check(CLOUD_AGENT_PLUGINS.name, record.check.clone());
                     (record.summary, record.etag) = (Some(Arc::new(summary)), etag);
@@ -364,7 +365,7 @@ impl AgentRecord {
     const fn new(now: Instant) -> Self {
         Self {
             peer: Err(NoPeer::NoPod),
-            allocatable_memory: None,
+            report: NodeReport { allocatable_memory: None, runtime: None },
             findings: Vec::new(),
             known_since: now,
             due: None,

@@ -108,7 +108,7 @@ impl ConditionWriter {
         let mut roster = self.roster.lock();
         let tracked = nodes.iter().map(|node| TrackedNode {
             name: &node.name,
-            allocatable_memory: node.allocatable_memory,
+            report: node.report.clone(),
             findings: findings(node, &attachments, &issues),
         });
         roster.track(tracked, now);

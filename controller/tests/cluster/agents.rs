@@ -63,9 +63,9 @@ impl Handler for AgentState {
         match path {
             SUMMARY_PATH => {
                 self.answers.fetch_add(1, Ordering::Relaxed);
-                let PollQuery { may_repair, allocatable_memory } = PollQuery::read(query);
+                let PollQuery { may_repair, node } = PollQuery::read(query);
                 self.permits.fetch_add(u64::from(may_repair), Ordering::Relaxed);
-                self.allocatable_memory.store(allocatable_memory.unwrap_or_default(), Ordering::Relaxed);
+                self.allocatable_memory.store(node.allocatable_memory.unwrap_or_default(), Ordering::Relaxed);
                 Reply { etag: Some(summary.etag()), ..Reply::ok(serde_json::to_vec(&summary).unwrap()) }
             }
             RULES_PATH => {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::hardware::events::Events;
 use crate::hardware::inventory::KnownFunctions;
 use crate::host::Host;
+use crate::rules::Severity;
 
 /// A collector as the engine and the documents know it.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +112,8 @@ pub struct Value {
     pub number: Option<f64>,
     /// The evidence: which link, which file, the counts behind a percentage.
     pub detail: String,
+    /// What the evidence allows at most, whatever a rule says.
+    pub at_most: Severity,
 }
 
 /// The readings of one run of a collector.
@@ -131,6 +134,8 @@ pub struct Memory {
     pub(crate) events: Option<Events>,
     /// What the PCI functions of the node are.
     pub(crate) functions: KnownFunctions,
+    /// Whether the host once had the Node's name.
+    pub(crate) had_node_name: bool,
 }
 
 /// The readings of one run, complete: one for each signal of the collector.
@@ -159,13 +164,24 @@ impl Kind {
 impl Sample {
     /// A value.
     pub fn value(&mut self, signal: &'static str, number: f64, detail: impl Into<String>) {
-        let value = Value { number: number.is_finite().then_some(number), detail: detail.into() };
+        self.value_at_most(signal, number, detail, Severity::Critical);
+    }
+
+    /// A value that may be no worse problem than this.
+    pub(crate) fn value_at_most(
+        &mut self,
+        signal: &'static str,
+        number: f64,
+        detail: impl Into<String>,
+        at_most: Severity,
+    ) {
+        let value = Value { number: number.is_finite().then_some(number), detail: detail.into(), at_most };
         self.readings.insert(signal, Ok(value));
     }
 
     /// Words without a value.
     pub fn text(&mut self, signal: &'static str, text: impl Into<String>) {
-        self.readings.insert(signal, Ok(Value { number: None, detail: text.into() }));
+        self.readings.insert(signal, Ok(Value { number: None, detail: text.into(), at_most: Severity::Critical }));
     }
 
     /// No value.

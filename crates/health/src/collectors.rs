@@ -1,5 +1,6 @@
 //! The collectors, a file each. A file exports its [`Kind`]; the list below is all that knows it.
 
+mod block_devices;
 mod cgroup;
 mod clock;
 mod cloud_agent;

@@ -35,6 +35,10 @@ pub struct Facts {
     pub plugins: Vec<InstalledPlugin>,
     /// The Node's allocatable memory with huge pages, in bytes, as the controller reported it last.
     pub allocatable_memory: Option<u64>,
+    /// The runtime as the Node names it (`cri-o`), as the controller reported it last.
+    pub runtime: Option<String>,
+    /// Where the kubelet answers on loopback whether it is healthy; 0 where it does not.
+    pub kubelet_port: u16,
     /// The last reconcile, once there is one.
     pub network: Option<NetworkFacts>,
 }

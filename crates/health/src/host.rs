@@ -32,6 +32,17 @@ pub struct Host {
     pub now: Instant,
 }
 
+/// Whether a link receives a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// It does.
+    Present,
+    /// It is up and does not.
+    Absent,
+    /// It is switched off on this host, which leaves the question open.
+    AdministrativelyDown,
+}
+
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host").field("proc", &self.proc).field("root", &self.root).finish_non_exhaustive()
@@ -45,6 +56,22 @@ impl Host {
     /// [`Gap::Unknown`] with the path and the cause.
     pub fn proc(&self, path: &str) -> Result<String, Gap> {
         text(&self.proc.join(path))
+    }
+
+    /// A file below /proc; none where the kernel has none.
+    ///
+    /// # Errors
+    /// [`Gap::Unknown`] where it is there and cannot be read.
+    pub fn proc_if_present(&self, path: &str) -> Result<Option<String>, Gap> {
+        let path = self.proc.join(path);
+        match read(&path) {
+            Ok(text) => Ok(Some(text)),
+            // /proc/pressure is there and closed on a kernel that runs without it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Ok(None)
+            }
+            Err(error) => Err(gap(&path, &error)),
+        }
     }
 
     /// A file below /sys.
@@ -74,6 +101,20 @@ impl Host {
         let number = |line: &str| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok();
         let kib = text.lines().find_map(number);
         kib.map(|kib| kib / 1024.0).ok_or_else(|| Gap::unknown("no MemTotal in /proc/meminfo"))
+    }
+
+    /// Whether a link receives a signal.
+    ///
+    /// # Errors
+    /// [`Gap::Unknown`] with the path and the cause: a link that is gone has no such file.
+    pub fn carrier(&self, link: &str) -> Result<Carrier, Gap> {
+        let path = self.sys.join("class/net").join(link).join("carrier");
+        match read(&path) {
+            Ok(text) if text.trim() == "0" => Ok(Carrier::Absent),
+            Ok(_) => Ok(Carrier::Present),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(Carrier::AdministrativelyDown),
+            Err(error) => Err(gap(&path, &error)),
+        }
     }
 
     /// A file of the host.
@@ -120,10 +161,14 @@ pub(crate) fn names(path: &Path) -> Vec<String> {
 }
 
 fn text(path: &Path) -> Result<String, Gap> {
-    read(path).map_err(|error| match error.kind() {
+    read(path).map_err(|error| gap(path, &error))
+}
+
+fn gap(path: &Path, error: &io::Error) -> Gap {
+    match error.kind() {
         io::ErrorKind::NotFound => Gap::unknown(format!("{} is missing on the host or not mounted", path.display())),
         _ => Gap::unknown(format!("read {}: {error}", path.display())),
-    })
+    }
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -141,6 +186,6 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn number(text: &str, path: &str) -> Result<f64, Gap> {
+pub(crate) fn number(text: &str, path: &str) -> Result<f64, Gap> {
     text.trim().parse().map_err(|_| Gap::unknown(format!("{path} holds no number: {:.40}", text.trim())))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::collector::{Gap, Signal, Value};
 use crate::report::{NotMeasured, SignalState, Verdict};
-use crate::rules::{Action, Hardware, Rule, Rules};
+use crate::rules::{Action, Hardware, Rule, Rules, Severity};
 
 /// The results so far.
 #[derive(Debug, Default)]
@@ -24,8 +24,8 @@ struct Track {
 /// The last samples of a rule.
 #[derive(Debug, Default)]
 struct Window {
-    beyond: VecDeque<bool>,
-    last_breach: Option<Value>,
+    /// The value of each sample that was beyond the bound.
+    breaches: VecDeque<Option<Value>>,
 }
 
 /// A reading at a time.
@@ -93,7 +93,7 @@ impl Track {
         let rule = rules.find(|rule| rule.signal == open.signal && Some(&rule.name) == open.rule.as_ref())?;
         let since = open.not_measured.as_ref().map_or(open.sampled_unix_millis, |before| before.since_unix_millis);
         Some(SignalState {
-            severity: Some(rule.severity),
+            severity: open.severity.map(|severity| severity.min(rule.severity)),
             // A limit is raised by values only.
             action: Action::Report,
             message: Some(rule.message.clone()),
@@ -107,15 +107,16 @@ impl Track {
         let Some(number) = value.number else {
             return SignalState { verdict: Verdict::NotApplicable, detail: value.detail, ..blank };
         };
-        let mut worst: Option<(&Rule, Value)> = None;
+        let mut worst: Option<(&Rule, Severity, Value)> = None;
         let mut action = Action::Report;
         for rule in rules {
             let window = self.windows.entry(rule.name.clone()).or_default();
             let breach = rule.is_breached(number).then(|| value.clone());
             if let Some(breach) = window.push(breach, rule) {
                 action = action.max(rule.action);
-                if worst.as_ref().is_none_or(|(known, _)| known.severity < rule.severity) {
-                    worst = Some((rule, breach));
+                let severity = rule.severity.min(breach.at_most);
+                if worst.as_ref().is_none_or(|(_, known, _)| *known < severity) {
+                    worst = Some((rule, severity, breach));
                 }
             }
         }
@@ -124,9 +125,9 @@ impl Track {
         let bound = nearest.map(|rule| rule.bound_text(signal.unit));
         let measured = |value: Value| SignalState { value: value.number, detail: value.detail, ..blank.clone() };
         match worst {
-            Some((rule, breach)) => SignalState {
+            Some((rule, severity, breach)) => SignalState {
                 verdict: Verdict::Problem,
-                severity: Some(rule.severity),
+                severity: Some(severity),
                 rule: Some(rule.name.clone()),
                 action,
                 message: Some(rule.message.clone()),
@@ -149,17 +150,17 @@ impl Track {
 }
 
 impl Window {
-    /// Adds a sample; the last value beyond the bound, while enough samples were.
+    /// Adds a sample; while enough were beyond the bound, the last of the worst values.
     fn push(&mut self, breach: Option<Value>, rule: &Rule) -> Option<Value> {
-        self.beyond.push_back(breach.is_some());
-        while self.beyond.len() > rule.samples.of {
-            self.beyond.pop_front();
+        self.breaches.push_back(breach);
+        while self.breaches.len() > rule.samples.of {
+            self.breaches.pop_front();
         }
-        if breach.is_some() {
-            self.last_breach = breach;
+        let bad = self.breaches.iter().flatten();
+        if bad.clone().count() < rule.samples.bad {
+            return None;
         }
-        let bad = self.beyond.iter().filter(|beyond| **beyond).count();
-        if bad >= rule.samples.bad { self.last_breach.clone() } else { None }
+        bad.max_by_key(|value| value.at_most).cloned()
     }
 }
 
@@ -167,7 +168,7 @@ impl Window {
 mod tests {
     use super::*;
     use crate::collectors;
-    use crate::rules::{RulesText, Severity};
+    use crate::rules::RulesText;
 
     struct Trial {
         judge: Judge,
@@ -192,7 +193,8 @@ mod tests {
 
         fn reads(&mut self, read: Result<f64, Gap>) -> (Verdict, Option<Severity>, u64) {
             self.minute += 1;
-            let read = read.map(|number| Value { number: Some(number), detail: String::new() });
+            let read =
+                read.map(|number| Value { number: Some(number), detail: String::new(), at_most: Severity::Critical });
             let signal = collectors::signal("pids").unwrap();
             let reading =
                 Reading { signal, every_seconds: 60, read, hardware: Hardware::default(), unix_millis: self.minute };

@@ -324,17 +324,17 @@ mod tests {
         let critical = SignalState { severity: Some(Severity::Critical), ..state("disk_use", Verdict::Problem) };
         let before = summary(1, "a", &[critical]);
         let worst = |summary: &Summary| summary.worst(Area::Host);
-        let unknown = SignalState { detail: "hangs".to_owned(), ..state("disk_use", Verdict::Unknown) };
+        let unknown = || SignalState { detail: "hangs".to_owned(), ..state("disk_use", Verdict::Unknown) };
         let healthy = state("disk_use", Verdict::Healthy);
 
         let started = summary(9, "a", &[]).keeping(&before);
         let gap = NotMeasured { since_unix_millis: 9, reason: "the agent was restarted".to_owned() };
         assert_eq!((worst(&started), &started.checks[0].not_measured), (Some(Severity::Critical), &Some(gap)));
-        let hanging = summary(9, "a", &[unknown.clone()]).keeping(&started);
+        let hanging = summary(9, "a", &[unknown()]).keeping(&started);
         assert_eq!((worst(&hanging), hanging.checks.len()), (Some(Severity::Critical), 1), "not listed twice");
         assert_eq!(worst(&summary(9, "a", &[healthy]).keeping(&hanging)), None, "measured");
-        assert_eq!(worst(&summary(9, "b", &[unknown.clone()]).keeping(&hanging)), None, "another boot");
-        assert_eq!(worst(&summary(1, "a", &[unknown]).keeping(&before)), None, "the agent itself ended it");
+        assert_eq!(worst(&summary(9, "b", &[unknown()]).keeping(&hanging)), None, "another boot");
+        assert_eq!(worst(&summary(1, "a", &[unknown()]).keeping(&before)), None, "the agent itself ended it");
     }
 
     #[test]

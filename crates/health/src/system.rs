@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use netlink::conntrack::ConntrackCounts;
+
 /// The newest part of the kernel's log that is read. A burst longer than this hides older lines, never newer ones.
 const LOG_BYTES: usize = 128 << 10;
 
@@ -25,6 +27,12 @@ pub trait System: Send + Sync {
     /// # Errors
     /// `PermissionDenied` without SYSLOG.
     fn kernel_log(&self) -> io::Result<String>;
+
+    /// The counts of connection tracking on all CPUs, where /proc does not show them.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    fn conntrack_counts(&self) -> io::Result<ConntrackCounts>;
 
     /// The room of the file system that holds a path. It hangs while a network file system does.
     ///
@@ -83,6 +91,10 @@ impl System for Machine {
 
     fn kernel_log(&self) -> io::Result<String> {
         read_all()
+    }
+
+    fn conntrack_counts(&self) -> io::Result<ConntrackCounts> {
+        netlink::conntrack::counts().map_err(io::Error::other)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

@@ -18,6 +18,10 @@ use crate::wire::transport::{Request, Transport};
 // linux/netfilter/nfnetlink_conntrack.h; the message types belong to subsystem 1.
 const IPCTNL_MSG_CT_GET: u16 = 1 << 8 | 1;
 const IPCTNL_MSG_CT_DELETE: u16 = 1 << 8 | 2;
+const IPCTNL_MSG_CT_GET_STATS_CPU: u16 = 1 << 8 | 4;
+const CTA_STATS_INSERT_FAILED: u16 = 9;
+const CTA_STATS_DROP: u16 = 10;
+const CTA_STATS_EARLY_DROP: u16 = 11;
 const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_TUPLE_REPLY: u16 = 2;
 const CTA_ID: u16 = 12;
@@ -53,6 +57,17 @@ pub struct DeletedConnections {
     pub connections: usize,
     /// Whether there can be no more: none was left for want of time.
     pub all: bool,
+}
+
+/// What connection tracking counted since boot in a network namespace, on all CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConntrackCounts {
+    /// Packets that were dropped: the table was full, or they lost a race.
+    pub drop: u64,
+    /// Connections that were forgotten to make room.
+    pub early_drop: u64,
+    /// Connections that lost a race for the same flow or the same NAT port.
+    pub insert_failed: u64,
 }
 
 /// A request: netfilter's header and attributes.
@@ -145,6 +160,42 @@ impl Socket {
                 return Ok(());
             }
         }
+    }
+}
+
+/// What was counted in the calling thread's network namespace.
+///
+/// # Errors
+/// `is_unsupported()` when the kernel tracks no connections.
+pub fn counts() -> Result<ConntrackCounts> {
+    const SUBJECT: &str = "the counts of connection tracking";
+    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, 0);
+    let request = Request { message_type: IPCTNL_MSG_CT_GET_STATS_CPU, flags: 0 };
+    let mut counts = ConntrackCounts::default();
+    let read = || {
+        let mut socket = Transport::open(NETLINK_NETFILTER)?;
+        socket.begin_list(request, &Message { header, attributes: Vec::new() })?;
+        while socket.next_piece(|payload| counts.add_cpu(payload))? {}
+        Ok(())
+    };
+    read().map_err(|cause: Cause| cause.during("read", SUBJECT))?;
+    Ok(counts)
+}
+
+impl ConntrackCounts {
+    fn add_cpu(&mut self, payload: &[u8]) -> Result<(), Cause> {
+        for attribute in attributes::after(payload, HEADER_LEN) {
+            let (kind, value) = attribute?;
+            let count = match kind {
+                CTA_STATS_INSERT_FAILED => &mut self.insert_failed,
+                CTA_STATS_DROP => &mut self.drop,
+                CTA_STATS_EARLY_DROP => &mut self.early_drop,
+                _ => continue,
+            };
+            let number = value.try_into().map(u32::from_be_bytes).unwrap_or_default();
+            *count = count.saturating_add(number.into());
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use api::probe::PROBE_PATH;
 use channel::{BODY_MAX, Handler, Reply, Request};
-use health::summary::poll::{PollQuery, RULES_PATH, SUMMARY_PATH};
+use health::summary::poll::{NodeReport, PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
 use health::{Area, Report, Summary, Verdict, rules};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(super) struct Answers {
     pub(super) settings: Arc<Settings>,
     pub(super) status_server: Arc<StatusServer>,
     pub(super) gate: RepairGate,
-    pub(super) allocatable_memory: watch::Sender<Option<u64>>,
+    pub(super) node_report: watch::Sender<NodeReport>,
     pub(super) rules: ControllerRules,
     pub(super) probes: ProbeHandler,
 }
@@ -34,11 +34,9 @@ impl Handler for Answers {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         match path {
             SUMMARY_PATH => {
-                let PollQuery { may_repair, allocatable_memory } = PollQuery::read(query);
+                let PollQuery { may_repair, node } = PollQuery::read(query);
                 self.gate.note(may_repair, Instant::now());
-                if allocatable_memory.is_some() {
-                    self.allocatable_memory.send_replace(allocatable_memory);
-                }
+                self.node_report.send_modify(|known| known.update(node));
                 let summary = self.summary();
                 Reply { etag: Some(summary.etag()), ..body(&summary.bounded()) }
             }
@@ -128,25 +126,26 @@ mod tests {
     use crate::probes::ProbeEnvironment;
 
     #[tokio::test]
-    async fn allocatable_memory_of_a_request_is_kept_until_the_next_amount() {
+    async fn report_about_the_node_is_kept_until_the_next_one() {
         let agent = agent(&[]);
         let (signals, previews) = (watch::channel(Report::default()).1, mpsc::channel(1).0);
-        let (allocatable_memory, kept) = watch::channel(None);
+        let (node_report, kept) = watch::channel(NodeReport::default());
         let answers = Answers {
             rules: ControllerRules::new(agent.settings.controller_rules()),
             settings: agent.settings.clone(),
             status_server: Arc::new(StatusServer { agent, signals, previews }),
             gate: RepairGate::default(),
-            allocatable_memory,
+            node_report,
             probes: ProbeHandler::new(ProbeEnvironment::of_this_process()),
         };
-        for (path, expected) in [
-            ("/v1/summary", None),
-            ("/v1/summary?repairs=allow&allocatable=4096", Some(4096)),
-            ("/v1/summary", Some(4096)),
-            ("/v1/summary?allocatable=8192", Some(8192)),
+        for (path, memory, runtime) in [
+            ("/v1/summary", None, None),
+            ("/v1/summary?repairs=allow&allocatable=4096", Some(4096), None),
+            ("/v1/summary?runtime=cri-o", Some(4096), Some("cri-o")),
+            ("/v1/summary?allocatable=8192", Some(8192), Some("cri-o")),
         ] {
             assert_eq!(answers.handle(Request::get(path)).await.status, 200, "{path}");
+            let expected = NodeReport { allocatable_memory: memory, runtime: runtime.map(str::to_owned) };
             assert_eq!(*kept.borrow(), expected, "{path}");
         }
     }

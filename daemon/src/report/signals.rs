@@ -11,6 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use health::collectors::KINDS;
 use health::engine::{Now, RulesFiles};
+use health::summary::poll::NodeReport;
 use health::system::Machine;
 use health::{Engine, Host, Report, Verdict};
 use resident::args::Toggle;
@@ -20,11 +21,11 @@ use crate::lifecycle::agent::Agent;
 use crate::settings::Settings;
 use crate::sources::backoff::chance;
 
-/// Starts the thread, unless HEALTH is off. It ends when the results have no reader any more. The controller reports the Node's
-/// allocatable memory.
+/// Starts the thread, unless HEALTH is off. It ends when the results have no reader any more. The controller reports what the
+/// Node has.
 pub(crate) fn start(
     agent: Arc<Agent>,
-    allocatable_memory: watch::Receiver<Option<u64>>,
+    node_report: watch::Receiver<NodeReport>,
 ) -> io::Result<watch::Receiver<Report>> {
     let settings = agent.settings.clone();
     if settings.health == Toggle::Off {
@@ -45,7 +46,7 @@ pub(crate) fn start(
         let mut problems = BTreeSet::new();
         loop {
             let now = Now { instant: Instant::now(), unix_millis: unix_millis() };
-            if engine.step(now, || facts::gather(&agent, *allocatable_memory.borrow())) {
+            if engine.step(now, || facts::gather(&agent, node_report.borrow().clone())) {
                 let report = permitted(engine.report(), &settings);
                 log(&report, &mut problems);
                 if results_in.send(report).is_err() {
@@ -93,7 +94,7 @@ mod tests {
     #[test]
     fn health_off_measures_nothing() {
         let is_off = |arguments: &[&str]| {
-            let results = start(agent(arguments), watch::channel(None).1).unwrap();
+            let results = start(agent(arguments), watch::channel(NodeReport::default()).1).unwrap();
             (results.borrow().is_off, results.has_changed().is_ok())
         };
         assert_eq!(is_off(&[]), (false, true), "a thread measures");

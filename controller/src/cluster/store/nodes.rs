@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{Received, VNICS_ANNOTATION, instance_of, lenient, lenient_list};
+use health::summary::poll::NodeReport;
 use k8s_openapi::api::core::v1::{NodeAddress, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Object;
@@ -38,6 +39,17 @@ pub struct NodeStatus {
     /// The conditions of all programs.
     #[serde(deserialize_with = "lenient_list")]
     pub conditions: Vec<StoredCondition>,
+    /// What the kubelet reported once.
+    #[serde(rename = "nodeInfo", deserialize_with = "lenient")]
+    pub info: NodeInfo,
+}
+
+/// The fields that are read of what the kubelet reported once.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeInfo {
+    /// The runtime with its version.
+    pub container_runtime_version: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,8 +70,8 @@ pub struct NodeView {
     pub leaving: bool,
     /// Its addresses of type InternalIP, of both families.
     pub addresses: Box<[IpAddr]>,
-    /// The memory that is left for pods, with huge pages, in bytes: the kubelet subtracts those from `memory`.
-    pub allocatable_memory: Option<u64>,
+    /// What its agent must know of it. The memory includes huge pages: the kubelet subtracts those from `memory`.
+    pub report: NodeReport,
     /// Our conditions that it has.
     pub conditions: Vec<NodeCondition>,
     /// Why its kubelet is not ready, if it is not.
@@ -107,8 +119,11 @@ impl NodeView {
             created: metadata.creation_timestamp.map(|time| time.0),
             leaving: metadata.deletion_timestamp.is_some(),
             addresses: status.addresses.iter().filter_map(internal).collect(),
-            allocatable_memory: memory(&status.allocatable),
             kubelet: KubeletProblem::of(&status.conditions),
+            report: NodeReport {
+                allocatable_memory: memory(&status.allocatable),
+                runtime: NodeReport::runtime_of(&status.info.container_runtime_version),
+            },
             conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
             version: metadata.resource_version,
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use channel::{Fingerprint, Peer};
 use health::Summary;
 use health::fleet::NodeState;
+use health::summary::poll::NodeReport;
 use tokio::time::Instant;
 
 use crate::fleet::agents::NoPeer;
@@ -26,7 +27,7 @@ fn summary() -> Summary {
 }
 
 fn changed() -> Result<Answer, String> {
-    Ok(Answer::Changed(summary(), Some("\"1\"".to_owned())))
+    Ok(Answer::Changed(Box::new(summary()), Some("\"1\"".to_owned())))
 }
 
 /// A roster with these nodes, and when it began.
@@ -188,10 +189,11 @@ fn replaced_agent_is_asked_soon() {
 fn deleted_node_is_forgotten() {
     let (mut roster, began, names) = roster(2);
     roster.set_peer(&names[0], Err(NoPeer::NoPod), began);
-    let tracked = |name, allocatable_memory| TrackedNode { name, allocatable_memory, ..TrackedNode::default() };
-    roster.track([tracked("n1", Some(4096)), tracked("virtual", None)].into_iter(), began);
+    let report = NodeReport { allocatable_memory: Some(4096), runtime: None };
+    let tracked = |name, report: &NodeReport| TrackedNode { name, report: report.clone(), ..TrackedNode::default() };
+    roster.track([tracked("n1", &report), tracked("virtual", &NodeReport::default())].into_iter(), began);
     let poll = roster.take(Lane::Regular, began + SECOND * 30).unwrap();
-    assert_eq!((&*poll.node, poll.allocatable_memory), ("n1", Some(4096)));
+    assert_eq!((&*poll.node, poll.report), ("n1", report));
     assert_eq!(roster.count(), 2);
     assert_eq!(roster.node("virtual", began).error.as_deref(), Some("no agent runs on the node"));
     roster.track(std::iter::empty(), began);

@@ -4,7 +4,7 @@ use super::{MINUTE, NOTHING};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
-const REMEDY: &str = "Check `chronyc tracking` on the host; OCI's time service is 169.254.169.254, UDP port 123.";
+const REMEDY: &str = "Check `chronyc tracking` on the host; OCI's time service is 169.254.169.254, UDP port 123. If chronyd is synchronized, add `rtcsync` to /etc/chrony.conf: without it, it leaves the kernel's flag as it is.";
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Host,

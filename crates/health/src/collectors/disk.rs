@@ -1,8 +1,12 @@
 //! Room in the file systems that the agent, the plugins and the host use.
 
+use std::io;
+
+use super::block_devices::mount_of;
 use super::{MINUTE, NOTHING};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
+use crate::system::Space;
 
 const REMEDY: &str = "Remove what fills it (images: `crictl rmi --prune`; logs: `journalctl --vacuum-size=1G`), or enlarge it: \
                       see `root_disk_unused`.";
@@ -33,9 +37,15 @@ pub(super) const KIND: Kind = Kind {
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let (mut room, mut inodes) = (Vec::new(), Vec::new());
-    let mut gap = Gap::unknown("no folder is known");
+    let (mut gap, mut error) = (Gap::unknown("no folder is known"), None);
+    let mounts = host.proc("self/mountinfo").unwrap_or_default();
     for path in &host.facts.paths {
         match host.system.space(path) {
+            // An image without room for more, such as composefs, and one without any, are complete.
+            Ok(Space { available: 0, .. }) if mount_of(&mounts, path).is_some_and(|mount| mount.is_read_only) => {
+                gap = Gap::absent("the file systems are read-only images");
+            }
+            Ok(Space { bytes: 0, .. }) => {}
             Ok(space) => {
                 let share = |free: u64, all: u64| 100.0 - 100.0 * free as f64 / all.max(1) as f64;
                 room.push((share(space.available, space.bytes), path.display().to_string()));
@@ -43,8 +53,15 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
                     inodes.push((share(space.files_free, space.files), path.display().to_string()));
                 }
             }
-            Err(error) => gap = Gap::unknown(format!("statvfs {}: {error}", path.display())),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                gap = Gap::unknown(format!("{} is missing", path.display()));
+            }
+            Err(cause) => error = Some(Gap::unknown(format!("statvfs {}: {cause}", path.display()))),
         }
+    }
+    // That one may be the full one.
+    if let Some(error) = error {
+        return Err(error);
     }
     let fullest = |shares: Vec<(f64, String)>| shares.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     sample.result("disk_use", fullest(room).ok_or(gap));

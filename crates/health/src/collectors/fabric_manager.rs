@@ -1,6 +1,6 @@
 //! Whether the fabric manager runs on nodes with NVSwitches.
 
-use super::cgroup::Cgroups;
+use super::cgroup::{Cgroups, UnitState};
 use super::{CGROUPS, MINUTE};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::hardware::inventory::Inventory;
@@ -28,9 +28,13 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         return Err(Gap::absent("this node has no NVSwitch that a fabric manager configures"));
     }
     let cgroups = Cgroups::of(host)?;
-    if cgroups.is_populated("system.slice", UNIT) {
-        sample.value("fabric_manager_running", 1.0, format!("{UNIT} has processes"));
-        return Ok(());
+    match cgroups.unit(UNIT) {
+        UnitState::Running => {
+            sample.value("fabric_manager_running", 1.0, format!("{UNIT} has processes"));
+            return Ok(());
+        }
+        UnitState::Unclear => return Err(Gap::unknown(format!("the cgroup of {UNIT} does not show its processes"))),
+        UnitState::Stopped => {}
     }
     let is_installed =
         ["etc/systemd/system", "usr/lib/systemd/system"].iter().any(|folder| host.has(&format!("{folder}/{UNIT}")));

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::{AGENT, FIVE_MINUTES};
+use super::FIVE_MINUTES;
+use super::units::KUBELET;
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
 
@@ -10,7 +11,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "identity",
     every: FIVE_MINUTES,
-    privilege: AGENT,
+    privilege: "`/etc/systemd` and `/usr`, read-only: files of the kubelet's unit",
     collect,
     signals: &[
         Signal {
@@ -23,7 +24,7 @@ pub(super) const KIND: Kind = Kind {
         Signal {
             name: "hostname_mismatch",
             unit: Unit::Yes,
-            source: "`/proc/sys/kernel/hostname` and the Node's name",
+            source: "`/proc/sys/kernel/hostname` and the Node's name; files of the kubelet's unit that name `--hostname-override`",
             why: "A kubelet without `--hostname-override` registers a second Node after its next restart.",
             remedy: "Restore the host's name (`hostnamectl set-hostname`), or set the kubelet's `--hostname-override`.",
         },
@@ -46,6 +47,33 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     // OKE names Nodes by their address, whatever the host is called.
     let is_same = name.parse().map_or_else(|_| first(name) == first(&hostname), |address| primary(&address));
     let detail = format!("the Node is {name}, the host is {}", hostname.trim());
-    sample.value("hostname_mismatch", if is_same { 0.0 } else { 1.0 }, detail);
+    if is_same {
+        sample.memory.had_node_name = true;
+        sample.value("hostname_mismatch", 0.0, detail);
+        return Ok(());
+    }
+    // With the option, the kubelet keeps its name whatever the host is called. Its command line is not to be seen from here, only
+    // its unit's files; but a name that differs from the start was not changed.
+    if overrides_hostname(host) {
+        return Err(Gap::absent(format!("{detail}; the kubelet has --hostname-override")));
+    }
+    if !sample.memory.had_node_name {
+        return Err(Gap::absent(format!(
+            "{detail}, since the agent started: the kubelet may have --hostname-override"
+        )));
+    }
+    sample.value("hostname_mismatch", 1.0, detail);
     Ok(())
+}
+
+/// Whether the files of the kubelet's unit name the option.
+fn overrides_hostname(host: &Host) -> bool {
+    const FOLDERS: [&str; 2] = ["etc/systemd/system", "usr/lib/systemd/system"];
+    let of_folder = |folder: &&str| {
+        let drop_ins = format!("{folder}/{KUBELET}.d");
+        let more = host.names(&drop_ins).into_iter().map(move |name| format!("{drop_ins}/{name}"));
+        std::iter::once(format!("{folder}/{KUBELET}")).chain(more)
+    };
+    let files = FOLDERS.iter().flat_map(of_folder);
+    files.filter_map(|file| host.file(&file).ok()).any(|text| text.contains("hostname-override"))
 }

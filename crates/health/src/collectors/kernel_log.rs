@@ -1,11 +1,18 @@
 //! What the kernel logs about disks and full tables.
 
+mod disk_errors;
+
+use std::io;
+
 use super::MINUTE;
+use super::block_devices::root_devices;
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
-use crate::kernel_log::{Record, records};
+use crate::kernel_log::records;
+use crate::rules::Severity;
+use disk_errors::{failing_device, is_harmless, is_of};
 
-/// The first run counts messages of this time before it.
+/// The first run counts messages of this time before the newest one, in seconds.
 const BEFORE: f64 = 600.0;
 
 const SOURCE: &str = "the kernel's log, by syslog(2)";
@@ -14,15 +21,15 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "kernel_log",
     every: MINUTE,
-    privilege: "the capability `SYSLOG`, which is optional: without it both are unknown",
+    privilege: "the capability `SYSLOG`, which is optional: without it both are not applicable",
     collect,
     signals: &[
         Signal {
             name: "kernel_io_errors",
             unit: Unit::Count,
             source: SOURCE,
-            why: "A disk or its file system fails: data is lost, and the file system may turn read-only.",
-            remedy: "Drain the node and replace it; of a block volume, check its attachment and iSCSI session.",
+            why: "A disk or its file system fails: data is lost, and the file system may turn read-only. Of other disks than the root's it is a warning.",
+            remedy: "If the detail names the root's disk, drain the node and replace it. Of another disk, check its attachment and iSCSI session, and replace the volume or the pod that uses it.",
         },
         Signal {
             name: "kernel_full_tables",
@@ -35,35 +42,44 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// Words of a message that all must be there.
-const IO_ERRORS: &[&[&str]] = &[
-    &["I/O error, dev "],
-    &["Buffer I/O error on dev"],
-    &["EXT4-fs error"],
-    &["XFS (", "I/O error"],
-    &["XFS (", "orruption"],
-];
 const FULL_TABLES: &[&[&str]] = &[&["nf_conntrack: table full"], &["neighbo", "table overflow"]];
 
-/// Devices without a medium answer with such errors: that is no failure.
-const HARMLESS: &[&str] = &["dev fd0", "dev sr0", "dev loop"];
-
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-    let log = host.system.kernel_log().map_err(|error| Gap::unknown(format!("read the kernel's log: {error}")))?;
-    let uptime = host.proc("uptime")?.split(' ').next().and_then(|word| word.parse::<f64>().ok());
-    let uptime = uptime.ok_or_else(|| Gap::unknown("/proc/uptime has no number"))?;
-    let since = *sample.memory.newest_message.get_or_insert(uptime - BEFORE);
+    let log = host.system.kernel_log().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Gap::absent("not granted: the capability SYSLOG (docs/signals.md)"),
+        _ => Gap::unknown(format!("read the kernel's log: {error}")),
+    })?;
     let records = records(&log);
-    let new = |record: &Record| Some((record.at.filter(|at| *at > since)?, record.text.clone()));
-    let lines: Vec<(f64, String)> = records.iter().filter_map(new).collect();
-    for (signal, kinds) in [("kernel_io_errors", IO_ERRORS), ("kernel_full_tables", FULL_TABLES)] {
-        let is_of = |text: &str| {
-            kinds.iter().any(|words| words.iter().all(|word| text.contains(word)))
-                && !HARMLESS.iter().any(|word| text.contains(word))
-        };
-        let mut found = lines.iter().filter(|(_, text)| is_of(text)).peekable();
-        let last = found.peek().map_or_else(String::new, |(_, text)| format!("{text:.160}"));
-        sample.value(signal, found.count() as f64, last);
+    if records.last().is_some_and(|record| record.at.is_none()) {
+        return Err(Gap::unknown("the kernel's log has no times: set `printk.time=1`"));
     }
-    sample.memory.newest_message = lines.last().map_or(Some(since), |(at, _)| Some(*at));
+    // The log's clock may be hours behind the uptime, so the newest message is now.
+    let newest = records.iter().filter_map(|record| record.at).fold(0.0, f64::max);
+    let since = *sample.memory.newest_message.get_or_insert(newest - BEFORE);
+    let new = records.iter().filter(|record| record.at.is_some_and(|at| at > since));
+    let texts: Vec<&str> = new.map(|record| record.text.as_str()).collect();
+    disk_errors(host, sample, &texts);
+    let is_full = |text: &&&str| FULL_TABLES.iter().any(|words| words.iter().all(|word| text.contains(word)));
+    let mut full = texts.iter().filter(is_full).peekable();
+    let first = full.peek().map_or_else(String::new, |text| format!("{text:.160}"));
+    sample.value("kernel_full_tables", full.count() as f64, first);
+    sample.memory.newest_message = Some(newest.max(since));
     Ok(())
+}
+
+/// Counts failures of disks. Those of the root's disk come first in the evidence.
+fn disk_errors(host: &Host, sample: &mut Sample, texts: &[&str]) {
+    let failures = texts.iter().filter_map(|text| Some((failing_device(text)?, *text)));
+    let failures: Vec<(String, &str)> = failures.filter(|(device, _)| !is_harmless(device)).collect();
+    let root = if failures.is_empty() { Vec::new() } else { root_devices(host) };
+    // A message without a device, or a root without one, may be about the root's disk.
+    let is_root = |device: &str| device.is_empty() || root.is_empty() || is_of(device, &root);
+    let of_root = failures.iter().find(|(device, _)| is_root(device));
+    let detail = match (of_root, failures.first()) {
+        (Some((_, text)), _) => format!("the root's disk: {text:.160}"),
+        (None, Some((device, text))) => format!("the disk {device}: {text:.160}"),
+        (None, None) => String::new(),
+    };
+    let at_most = if of_root.is_some() { Severity::Critical } else { Severity::Warning };
+    sample.value_at_most("kernel_io_errors", failures.len() as f64, detail, at_most);
 }

@@ -1,14 +1,14 @@
 //! Whether the kubelet says that it is healthy, and how fast.
 
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::MINUTE;
+use super::cgroup::{Cgroups, UnitState};
+use super::units::KUBELET;
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::host::Host;
-
-/// The kubelet's default healthzPort, on loopback.
-const PORT: u16 = 10248;
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
@@ -25,14 +25,14 @@ pub(super) const KIND: Kind = Kind {
         Signal {
             name: "kubelet_healthy",
             unit: Unit::Yes,
-            source: "`http://127.0.0.1:10248/healthz`",
+            source: "`http://127.0.0.1:10248/healthz` (`KUBELET_HEALTHZ_PORT`)",
             why: "A kubelet that is not healthy starts and stops no pods; the Node turns NotReady 40 s later.",
             remedy: REMEDY,
         },
         Signal {
             name: "kubelet_latency",
             unit: Unit::Milliseconds,
-            source: "`http://127.0.0.1:10248/healthz`",
+            source: "`http://127.0.0.1:10248/healthz` (`KUBELET_HEALTHZ_PORT`)",
             why: "A slow answer is the first sign of a host without CPU time, memory or disk throughput.",
             remedy: REMEDY,
         },
@@ -40,9 +40,18 @@ pub(super) const KIND: Kind = Kind {
 };
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+    let port = host.facts.kubelet_port;
+    if port == 0 {
+        return Err(Gap::absent("the agent's setting KUBELET_HEALTHZ_PORT is 0"));
+    }
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let answer = match host.system.get(address, "/healthz", DEADLINE) {
         Ok(answer) => answer,
+        // A kubelet that runs and listens elsewhere, or nowhere, is no sick one: that one accepts and does not answer.
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused && runs(host) => {
+            let text = "runs and does not listen there: set KUBELET_HEALTHZ_PORT to its healthzPort, or to 0";
+            return Err(Gap::unknown(format!("{address}: {error}; {KUBELET} {text}")));
+        }
         Err(error) => {
             sample.value("kubelet_healthy", 0.0, format!("no answer from {address}: {error}"));
             return Err(Gap::unknown("the kubelet does not answer"));
@@ -52,4 +61,8 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     sample.value("kubelet_healthy", is_ok, format!("status {}: {:.120}", answer.status, answer.body.trim()));
     sample.value("kubelet_latency", answer.took.as_secs_f64() * 1000.0, "");
     Ok(())
+}
+
+fn runs(host: &Host) -> bool {
+    Cgroups::of(host).is_ok_and(|cgroups| cgroups.unit(KUBELET) == UnitState::Running)
 }

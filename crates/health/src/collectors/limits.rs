@@ -1,14 +1,18 @@
 //! Open files and threads of the whole host, of those that the kernel allows.
 
-use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use super::cgroup::Cgroups;
+use super::{CGROUPS, MINUTE};
+use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit, version_number};
 use crate::host::Host;
+
+/// The host's PID namespace (PROC_PID_INIT_INO).
+const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "limits",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: CGROUPS,
     collect,
     signals: &[
         Signal {
@@ -21,7 +25,7 @@ pub(super) const KIND: Kind = Kind {
         Signal {
             name: "pids",
             unit: Unit::Percent,
-            source: "`/proc/loadavg`, `/proc/sys/kernel/{pid_max,threads-max}`",
+            source: "`/proc/loadavg`, `/proc/sys/kernel/{pid_max,threads-max}`; since Linux 6.14 pids.max of the pods' cgroup for pid_max",
             why: "At the bound no process or thread starts: the kubelet, the runtime and probes fail.",
             remedy: "Find the pod with the most threads (`systemd-cgtop -T`), set the kubelet's `podPidsLimit`, or raise `kernel.pid_max`.",
         },
@@ -48,6 +52,25 @@ fn threads(host: &Host) -> Result<(f64, String), Gap> {
     // `0.10 0.20 0.30 2/842 12345`: running and all threads of the host, in every PID namespace.
     let threads = text.split(' ').nth(3).and_then(|word| word.split('/').nth(1)?.parse::<f64>().ok());
     let threads = threads.ok_or_else(|| Gap::unknown("/proc/loadavg has no number of threads"))?;
-    let most = host.proc_number("sys/kernel/pid_max")?.min(host.proc_number("sys/kernel/threads-max")?);
+    let most = pid_max(host)?.min(host.proc_number("sys/kernel/threads-max")?);
     Ok((100.0 * threads / most.max(1.0), format!("{threads} of {most} threads")))
+}
+
+/// The host's bound on processes and threads.
+fn pid_max(host: &Host) -> Result<f64, Gap> {
+    if !is_per_namespace(host) {
+        return host.proc_number("sys/kernel/pid_max");
+    }
+    // The kubelet, which sees the host's, gives as many to the cgroup of pods, less those that it reserves.
+    let of_pods = Cgroups::of(host)?.pods_pids().ok().flatten();
+    let unknown = "the kernel shows pid_max of the agent's PID namespace, and the cgroup of pods has no pids.max";
+    of_pods.ok_or_else(|| Gap::unknown(unknown))
+}
+
+/// Whether pid_max is that of the agent's own PID namespace: since Linux 6.14 each has one.
+fn is_per_namespace(host: &Host) -> bool {
+    let version = host.proc("sys/kernel/osrelease").ok().and_then(|text| version_number(&text));
+    let own = std::fs::read_link(host.proc.join("self/ns/pid"));
+    let is_own = own.is_ok_and(|link| link.as_os_str() != HOST_PID_NAMESPACE);
+    is_own && version.is_some_and(|version| version >= 6_014_000.0)
 }

@@ -4,7 +4,7 @@
 use super::{MINUTE, NOTHING};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::VnicLink;
-use crate::host::Host;
+use crate::host::{Carrier, Host};
 
 const SOURCE: &str = "`/sys/class/net/LINK/` of each VNIC's link";
 const REMEDY: &str =
@@ -57,13 +57,7 @@ const COUNTED: &[(&str, &[&str])] = &[
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let links = host.facts.links()?;
-    // Reading `carrier` of a link that is administratively down fails with EINVAL. A VNIC that waits for its pod is down on purpose.
-    let is_down = |link: &&VnicLink| match host.sys_number(&format!("class/net/{}/carrier", link.name)) {
-        Ok(carrier) => carrier < 1.0,
-        Err(_) => link.is_kept_up,
-    };
-    let down: Vec<&str> = links.iter().filter(is_down).map(|link| link.name.as_str()).collect();
-    sample.value("link_down", down.len() as f64, down.join(", "));
+    sample.result("link_down", down(host, links));
     for (signal, files) in COUNTED {
         let mut worst: Option<(f64, String)> = None;
         let mut gap = Gap::unknown("no link has this counter");
@@ -81,4 +75,25 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         sample.result(signal, worst.ok_or(gap));
     }
     Ok(())
+}
+
+/// Links without carrier. One that cannot be examined leaves the others unproven.
+fn down(host: &Host, links: &[VnicLink]) -> Result<(f64, String), Gap> {
+    let (mut down, mut gap) = (Vec::new(), None);
+    for VnicLink { name, is_kept_up, .. } in links {
+        match host.carrier(name) {
+            Ok(Carrier::Present) => {}
+            Ok(Carrier::Absent) => down.push(format!("{name} has no carrier")),
+            // A VNIC that waits for its pod is down on purpose.
+            Ok(Carrier::AdministrativelyDown) if !is_kept_up => {}
+            Ok(Carrier::AdministrativelyDown) => down.push(format!("{name} is administratively down")),
+            // One that waits for its pod may have left for it.
+            Err(_) if !is_kept_up => {}
+            Err(error) => gap = Some(error),
+        }
+    }
+    match gap {
+        Some(gap) if down.is_empty() => Err(gap),
+        _ => Ok((down.len() as f64, down.join(", "))),
+    }
 }

@@ -30,8 +30,9 @@ pub(super) const KIND: Kind = Kind {
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     // The file is there or can be read only where PSI is switched on.
-    let pressure = host.proc("pressure/memory").map_err(|_| Gap::absent("the kernel runs without psi=1"));
-    let share = pressure.and_then(|text| {
+    let pressure = host.proc_if_present("pressure/memory");
+    let share = pressure.and_then(|text| text.ok_or_else(|| Gap::absent("the kernel runs without psi=1")));
+    let share = share.and_then(|text| {
         let full = text.lines().find_map(|line| line.strip_prefix("full "));
         let avg60 = full.and_then(|rest| rest.split(' ').find_map(|word| word.strip_prefix("avg60=")));
         let share = avg60.and_then(|word| word.parse().ok());

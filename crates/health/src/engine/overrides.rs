@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{Gap, STACK, Value};
 use crate::host;
-use crate::rules::{Rules, RulesText};
+use crate::rules::{Rules, RulesText, Severity};
 
 /// How often the files are read. The kubelet takes about a minute to update one, too.
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
@@ -81,6 +81,7 @@ impl Overrides {
         let value = Value {
             number: u32::try_from(rules.problems.len()).ok().map(f64::from),
             detail: rules.problems.join("; "),
+            at_most: Severity::Critical,
         };
         let is_new = self.in_force.as_ref() != Some(&self.texts);
         if is_new {

@@ -122,7 +122,9 @@ fn network_faults() -> Vec<Fault> {
         fault(BM, &["pool_cooldown"], "20 cooling", |node| pool(node, 0, [1, 20, 10])),
         fault(VM, &["forwarding_rejected"], "FORWARD", |node| condition(node, Topic::Forwarding, "chain FORWARD")),
         fault(VM, &["manager_interference"], "ocid", |node| condition(node, Topic::NetworkManager, "ocid")),
-        fault(BM, &["link_down"], "enp1s0vlan1", |node| node.write("sys/class/net/enp1s0vlan1/carrier", "0\n")),
+        fault(BM, &["link_down"], "enp1s0vlan1 has no carrier", |node| {
+            node.write("sys/class/net/enp1s0vlan1/carrier", "0\n")
+        }),
         fault(VM, &["link_flaps"], "ens3", |node| node.add("sys/class/net/ens3/carrier_changes", 2)),
         fault(VM, &["link_errors"], "ens5", |node| node.add("sys/class/net/ens5/statistics/rx_errors", 100)),
         fault(VM, &["link_drops"], "ens5", |node| node.add("sys/class/net/ens5/statistics/rx_dropped", 5000)),
@@ -131,7 +133,10 @@ fn network_faults() -> Vec<Fault> {
         fault(VM, &["conntrack_use"], "230000 of 262144", |node| {
             node.write("proc/sys/net/netfilter/nf_conntrack_count", "230000\n");
         }),
-        fault(VM, &["conntrack_drops"], "dropped", |node| grow_hex(node, "nf_conntrack", 10, 7)),
+        fault(VM, &["conntrack_drops", "conntrack_use"], "dropped, of which", |node| {
+            node.write("proc/sys/net/netfilter/nf_conntrack_count", "250000\n");
+            grow_hex(node, "nf_conntrack", 10, 7);
+        }),
         fault(VM, &["conntrack_insert_failures"], "since boot", |node| grow_hex(node, "nf_conntrack", 9, 999)),
         fault(VM, &["neighbour_use"], "ipv4: 1000 of 1024", |node| {
             let path = "proc/net/stat/arp_cache";
@@ -209,10 +214,10 @@ fn host_faults() -> Vec<Fault> {
             node.write("host/sys/fs/cgroup/system.slice/kubelet.service/cgroup.events", "populated 0\nfrozen 0\n");
         }),
         fault(BM, &["runtime_running"], "crio.service has no process", |node| {
-            node.write("host/sys/fs/cgroup/systemd/system.slice/crio.service/cgroup.procs", "");
+            node.write("host/sys/fs/cgroup/pids/system.slice/crio.service/pids.current", "0\n");
         }),
         fault(BM, &["cloud_agent_running"], "oracle-cloud-agent.service", |node| {
-            node.write("host/sys/fs/cgroup/systemd/system.slice/oracle-cloud-agent.service/cgroup.procs", "");
+            node.write("host/sys/fs/cgroup/pids/system.slice/oracle-cloud-agent.service/pids.current", "0\n");
         }),
         fault(VM, &["reserved_memory"], "0 MiB of 64000 MiB", |node| {
             node.write("host/sys/fs/cgroup/kubepods.slice/memory.max", "max\n");
@@ -336,7 +341,7 @@ fn lines_that_programs_write_to_the_kernel_log_are_not_counted() {
 fn signals_that_lack_a_privilege_are_unknown_with_the_reason() {
     let mut node = Node::virtual_machine();
     fs::remove_dir_all(node.path("host/sys")).unwrap();
-    fs::remove_file(node.path("kernel.log")).unwrap();
+    fs::write(node.path("kernel.log"), [0xff]).unwrap();
     let report = node.sample();
     for (signal, reason) in
         [("kubelet_running", "/sys/fs/cgroup is not mounted"), ("kernel_io_errors", "read the kernel's log:")]
@@ -354,8 +359,10 @@ fn signals_whose_folder_is_not_mounted_do_not_apply() {
     let _ = fs::remove_dir_all(node.path("host/usr/share/licenses"));
     node.write("host/etc/systemd/system/snap.oracle-cloud-agent.oracle-cloud-agent.service", "");
     node.facts.allocatable_memory = None;
+    node.system.refuse_log();
     let report = node.sample();
     for (signal, detail) in [
+        ("kernel_io_errors", "not granted: the capability SYSLOG"),
         ("eviction_memory", "no controller has reported the Node"),
         ("hpc_plugins_pending", "not granted: "),
         ("cloud_agent_version", "not granted: "),

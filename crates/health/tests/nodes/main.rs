@@ -12,3 +12,4 @@ mod faults;
 mod hardware_faults;
 mod kernel_messages;
 mod node;
+mod verdicts;

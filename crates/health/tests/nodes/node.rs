@@ -15,6 +15,7 @@ use health::engine::{Engine, Now, RulesFiles};
 use health::facts::{Facts, NetworkFacts, PoolFacts, VnicLink};
 use health::system::{Answer, Clock, Space, System};
 use health::{Host, Report, Verdict};
+use netlink::conntrack::ConntrackCounts;
 use serde_json::Value;
 
 /// All collectors are due again after this.
@@ -49,6 +50,19 @@ impl Node {
     /// A machine with a GPU, without kubelet, cloud agent and time service, whose files are a real kernel's.
     pub(crate) fn real_kernel() -> Self {
         Self::of("nvidia-h100-vm", "VM.GPU.H100", &["eth0"], 0)
+    }
+
+    /// The virtual machine with other disks.
+    pub(crate) fn with_disks(recorded: &str) -> Self {
+        let node = Self::virtual_machine();
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recorded/disks").join(recorded);
+        for folder in ["sys/dev", "sys/devices"] {
+            fs::remove_dir_all(node.path(folder)).unwrap();
+        }
+        copy(&from, node.folder.path());
+        *node.system.answers.lock().unwrap() =
+            serde_json::from_str(&fs::read_to_string(node.path("system.json")).unwrap()).unwrap();
+        node
     }
 
     /// The files of the folder `later` replace the first ones.
@@ -95,6 +109,8 @@ impl Node {
             metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
             version: "0.1.0".to_owned(),
             allocatable_memory: pods.checked_sub(100 << 20),
+            runtime: Some("cri-o".to_owned()),
+            kubelet_port: 10248,
             plugins: Vec::new(),
             network: Some(NetworkFacts { conditions: Vec::new(), repairs: 3, pools: vec![pool("IPv4"), shared] }),
         };
@@ -192,9 +208,14 @@ fn copy(from: &Path, to: &Path) {
 }
 
 impl Recorded {
+    /// Without the capability SYSLOG.
+    pub(crate) fn refuse_log(&self) {
+        self.refuses_log.store(true, Ordering::SeqCst);
+    }
+
     fn at(&self, pointer: &str) -> io::Result<Value> {
         let found = self.answers.lock().unwrap().pointer(pointer).cloned();
-        found.filter(|value| !value.is_null()).ok_or_else(|| io::Error::other("refused"))
+        found.filter(|value| !value.is_null()).ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
     }
 }
 
@@ -211,6 +232,12 @@ impl System for Recorded {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         fs::read_to_string(&self.log)
+    }
+
+    fn conntrack_counts(&self) -> io::Result<ConntrackCounts> {
+        let counts = self.at("/conntrack")?;
+        let [drop, early_drop, insert_failed] = [0, 1, 2].map(|at| counts[at].as_u64().unwrap());
+        Ok(ConntrackCounts { drop, early_drop, insert_failed })
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

@@ -5,9 +5,25 @@ mod tracked;
 use std::collections::HashSet;
 use std::net::{IpAddr, UdpSocket};
 
-use netlink::conntrack::{DeletedConnections, Socket};
+use netlink::conntrack::{ConntrackCounts, DeletedConnections, Socket, counts};
 use tracked::{deliver, flood, fresh, ip, talk};
 use vcn::IfName;
+
+#[test]
+fn counts_are_those_of_proc() {
+    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32"]);
+    talk(&netns, "10.0.1.7", "10.0.1.8");
+    let (counted, text) = netns
+        .run(|| (counts().unwrap(), std::fs::read_to_string("/proc/thread-self/net/stat/nf_conntrack").unwrap()))
+        .unwrap();
+    let (head, rows) = text.split_once('\n').unwrap();
+    let sum = |column: &str| -> u64 {
+        let at = head.split_whitespace().position(|name| name == column).unwrap();
+        rows.lines().map(|row| u64::from_str_radix(row.split_whitespace().nth(at).unwrap(), 16).unwrap()).sum()
+    };
+    let [drop, early_drop, insert_failed] = ["drop", "early_drop", "insert_failed"].map(sum);
+    assert_eq!(counted, ConntrackCounts { drop, early_drop, insert_failed });
+}
 
 #[test]
 fn deletion_keeps_connections_of_other_addresses() {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use health::Facts;
 use health::facts::{ActiveCondition, InstalledPlugin, NetworkFacts, PoolFacts, Topic, VnicLink};
+use health::summary::poll::NodeReport;
 use vcn::Purpose;
 
 use crate::args::HostNetworking;
@@ -13,7 +14,7 @@ use crate::report::condition::Reason;
 use crate::report::reconcile_report::{ReconcileReport, VnicState};
 
 /// What is known now.
-pub(super) fn gather(agent: &Agent, allocatable_memory: Option<u64>) -> Facts {
+pub(super) fn gather(agent: &Agent, node_report: NodeReport) -> Facts {
     let Agent { settings, boot, metrics, facts, .. } = agent;
     let (known, report) = (facts.borrow(), agent.report());
     let install = report.as_ref().and_then(|report| Some(report.pod_network.as_ref()?.install));
@@ -43,7 +44,9 @@ pub(super) fn gather(agent: &Agent, allocatable_memory: Option<u64>) -> Facts {
         metadata: metadata(&settings.metadata_url),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         plugins: plugins.collect(),
-        allocatable_memory,
+        allocatable_memory: node_report.allocatable_memory,
+        runtime: node_report.runtime,
+        kubelet_port: settings.kubelet_healthz_port,
         network: report.map(|report| NetworkFacts {
             conditions: conditions(&report),
             repairs: metrics.repairs(),

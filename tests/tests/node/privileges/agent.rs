@@ -160,20 +160,32 @@ fn signals_of_services_need_the_cgroups() {
     const CGROUPS: &str = "/sys/fs/cgroup";
     const ELSEWHERE: &str = "/run/cgroup";
     let manifest = Container::node_agent().unwrap().with_volume_at(CGROUPS.as_ref(), ELSEWHERE.as_ref());
-    let result = |container: &Container| {
+    /// The kubelet's processes as a container sees them, whose PID namespace they are not in: `cgroup.procs` of version 1 is empty.
+    const VERSION_1: &[(&str, &str)] = &[
+        ("systemd/kube.slice/kubelet.service/cgroup.procs", ""),
+        ("pids/kube.slice/kubelet.service/cgroup.procs", ""),
+        ("pids/kube.slice/kubelet.service/pids.current", "31\n"),
+    ];
+    const VERSION_2: &[(&str, &str)] =
+        &[("cgroup.controllers", ""), ("kube.slice/kubelet.service/cgroup.events", "populated 1\nfrozen 0\n")];
+    let result = |container: &Container, files: &[(&str, &str)]| {
         let world = World::new();
         let write = || {
-            let unit = Path::new(ELSEWHERE).join("system.slice/kubelet.service");
-            fs::create_dir_all(&unit).unwrap();
-            fs::write(Path::new(ELSEWHERE).join("cgroup.controllers"), "").unwrap();
-            fs::write(unit.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+            for (file, text) in files {
+                let path = Path::new(ELSEWHERE).join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
         };
         world.node.run(write).unwrap();
         let _agent = world.ready(container);
         world.result_of("kubelet_running")
     };
-    assert_eq!(result(&manifest).as_deref(), Some("healthy"));
-    assert_eq!(result(&manifest.clone().without_volume(ELSEWHERE.as_ref())).as_deref(), Some("unknown"));
+    for files in [VERSION_1, VERSION_2] {
+        assert_eq!(result(&manifest, files).as_deref(), Some("healthy"), "{files:?}");
+    }
+    let without = manifest.clone().without_volume(ELSEWHERE.as_ref());
+    assert_eq!(result(&without, VERSION_2).as_deref(), Some("unknown"));
 }
 
 #[test]
@@ -191,8 +203,8 @@ fn signals_of_the_kernel_log_need_the_optional_capability() {
     };
     // In a user namespace no capability opens a log that the kernel restricts.
     let is_readable = Machine.kernel_log().is_ok();
-    assert_eq!(result(&granted) != "unknown", is_readable);
-    assert_eq!(result(&Container::node_agent().unwrap()), "unknown");
+    assert_eq!(result(&granted) != "not_applicable", is_readable);
+    assert_eq!(result(&Container::node_agent().unwrap()), "not_applicable");
 }
 
 /// Of OKE's own CNI.

@@ -7,7 +7,7 @@ fn node(name: &str, instance: &str) -> NodeView {
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": name, "uid": "u", "annotations": { VNICS_ANNOTATION: "storage", "other": "x" } },
         "spec": { "providerID": format!("oci://{instance}"), "podCIDR": "10.1.0.0/24" },
-        "status": { "allocatable": { "cpu": "4", "memory": "1024Ki", "hugepages-2Mi": "2Mi" }, "addresses": [
+        "status": { "nodeInfo": { "containerRuntimeVersion": "cri-o://1.34.0", "kernelVersion": "5.15" }, "allocatable": { "cpu": "4", "memory": "1024Ki", "hugepages-2Mi": "2Mi" }, "addresses": [
             { "type": "InternalIP", "address": "10.0.0.2" }, { "type": "InternalIP", "address": "2001:db8::2" },
             { "type": "ExternalIP", "address": "203.0.113.2" }, { "type": "Hostname", "address": "a" } ] },
     });
@@ -29,7 +29,7 @@ fn a_node_is_found_by_its_instance() {
         uid: Some("u".to_owned()),
         instance: Some(instance.clone()),
         vnics: Some("storage".to_owned()),
-        allocatable_memory: Some(3 << 20),
+        report: NodeReport { allocatable_memory: Some(3 << 20), runtime: Some("cri-o".to_owned()) },
         addresses: ["10.0.0.2", "2001:db8::2"].map(|address| address.parse().unwrap()).into(),
         ..NodeView::default()
     };
@@ -48,7 +48,7 @@ fn hostile_part_of_a_node_spoils_only_itself() {
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": "a", "managedFields": [{ "manager": "kubelet", "time": last_day }] },
         "spec": { "providerID": format!("oci://{ONE}") },
-        "status": { "allocatable": { "memory": "1024Ki" }, "conditions": conditions,
+        "status": { "nodeInfo": { "containerRuntimeVersion": "cri-o://1.34.0", "kernelVersion": "5.15" }, "allocatable": { "memory": "1024Ki" }, "conditions": conditions,
             "addresses": [{ "type": "InternalIP", "address": "10.0.0.2" }, 7, { "type": "InternalIP", "address": "x" }] },
     });
     let read = |object: &serde_json::Value| NodeView::received(serde_json::from_value(object.clone()).unwrap());
