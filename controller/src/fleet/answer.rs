@@ -18,7 +18,6 @@ const ETAG_MAX: usize = 128;
 
 /// What an agent answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart as soon as it arrives")]
 pub(crate) enum Answer {
     /// No state changed since the last answer.
     Unchanged,
