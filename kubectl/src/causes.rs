@@ -1,6 +1,7 @@
 //! Which findings have the same cause: the agent's conditions and health signals overlap, and so does what the kubelet reports.
 
-use health::fleet::NODE_NOT_READY;
+use health::fleet::{NODE_NOT_READY, lacks_pod_network_only};
+use health::reason::Reason;
 
 /// Findings, and the one that says the same and more.
 const SAME_CAUSE: &[(&str, &[&str])] = &[
@@ -32,21 +33,26 @@ const SAME_CAUSE: &[(&str, &[&str])] = &[
 /// Findings without which new pods would start.
 const STOPPING: &[&str] = &[NODE_NOT_READY, "kubelet_running", "kubelet_healthy", "runtime_running"];
 
-/// What the runtimes write where only the pod network is missing.
-const NO_POD_NETWORK: &str = "NetworkPluginNotReady";
-
 /// Whether a problem keeps new pods from starting, whatever the agent says.
 pub(crate) fn stops_pods(name: &str) -> bool {
     STOPPING.contains(&name)
 }
 
-/// Whether a finding only repeats another one, which is a problem too. A kubelet that misses the pod network is not the cause where
-/// the agent says why it is missing.
-pub(crate) fn repeats(name: &str, message: &str, is_open: impl Fn(&str) -> bool) -> bool {
-    let same = SAME_CAUSE.iter().filter(|(repeated, _)| *repeated == name).flat_map(|(_, causes)| *causes);
-    let is_consequence = || {
-        let mut blocking = health::reason::Reason::ALL.iter().map(|reason| reason.as_str());
-        name == NODE_NOT_READY && message.contains(NO_POD_NETWORK) && blocking.any(&is_open)
-    };
-    same.into_iter().any(|cause| is_open(cause)) || is_consequence()
+/// A problem that may be the cause of another one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cause<'a> {
+    pub name: &'a str,
+    /// Whether no new pod can start because of it.
+    pub blocks_pods: bool,
+}
+
+/// Whether a finding only repeats another one. A kubelet that lacks nothing but the pod network is not the cause where the agent says
+/// why no pod can start.
+pub(crate) fn repeats<'a>(name: &str, message: &str, mut causes: impl Iterator<Item = Cause<'a>>) -> bool {
+    let same = SAME_CAUSE.iter().find(|(repeated, _)| *repeated == name).map_or(&[][..], |(_, causes)| causes);
+    let is_consequence = name == NODE_NOT_READY && lacks_pod_network_only(message);
+    causes.any(|cause| {
+        let explains = cause.blocks_pods && Reason::from_word(cause.name).is_some();
+        same.contains(&cause.name) || is_consequence && explains
+    })
 }

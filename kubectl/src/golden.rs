@@ -215,6 +215,32 @@ fn each_cause_is_listed_once() {
     assert_shown(&cases);
 }
 
+/// What does not keep pods from starting is not the cause of a kubelet without a pod network.
+#[test]
+fn kubelet_that_is_not_ready_is_shown_next_to_other_problems() {
+    use NodeState::Critical;
+    let cases = [
+        (
+            answered(
+                json!([condition("ChangesUnheard", "degraded")]),
+                json!([]),
+                json!({ "findings": [check("NodeNotReady", "critical", "KubeletNotReady: reason:NetworkPluginNotReady")] }),
+            ),
+            (Critical, "no", vec!["NodeNotReady", "ChangesUnheard"]),
+        ),
+        (
+            answered(
+                json!([condition("NoUsableAddress", "blocking")]),
+                json!([]),
+                json!({ "findings": [check("NodeNotReady", "critical", "KubeletNotReady: [container runtime is down, \
+                                                                         reason:NetworkPluginNotReady]")] }),
+            ),
+            (Critical, "no", vec!["NoUsableAddress", "NodeNotReady"]),
+        ),
+    ];
+    assert_shown(&cases);
+}
+
 /// State, whether new pods can start, and the names of the findings.
 type ShownNode<'a> = (NodeState, &'a str, Vec<&'a str>);
 

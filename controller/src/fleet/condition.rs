@@ -2,12 +2,16 @@
 
 use api::{ConditionStatus, lenient};
 use health::Area;
+use health::fleet::lacks_pod_network_only;
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The condition that the kubelet writes, and the API server once it stopped.
 const KUBELET: &str = "Ready";
+
+/// The longest kept text of that condition, in characters. Kubelets write some hundred.
+const TEXT_MAX: usize = 1024;
 
 /// One of our conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,16 +79,21 @@ impl KubeletProblem {
     pub(crate) fn of(conditions: &[StoredCondition]) -> Option<Self> {
         let ready = conditions.iter().find(|condition| condition.kind == KUBELET && condition.status != "True")?;
         Some(Self {
-            reason: ready.reason.clone().unwrap_or_default(),
-            message: ready.message.clone().unwrap_or_default(),
+            reason: kept(ready.reason.as_deref()),
+            message: kept(ready.message.as_deref()),
             since: ready.last_transition_time,
         })
     }
 
     /// Whether only the pod network is missing, as on a new node: kubelet and runtime work.
     pub(crate) fn is_of_pod_network(&self) -> bool {
-        self.message.contains("NetworkPluginNotReady")
+        lacks_pod_network_only(&self.message)
     }
+}
+
+/// A text of a kubelet, which may write any.
+fn kept(text: Option<&str>) -> String {
+    vcn::excerpt(text.unwrap_or_default(), TEXT_MAX).into_owned()
 }
 
 /// The body of a strategic merge patch of a Node's status. It touches no condition of another type. The API server refuses it
@@ -109,4 +118,33 @@ pub fn patch(version: Option<&str>, conditions: &[NewCondition], now: Timestamp)
 /// Kubernetes' times have no fractions.
 fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(message: &str) -> KubeletProblem {
+        let ready = json!({ "type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": message });
+        KubeletProblem::of(&[serde_json::from_value(ready).unwrap()]).unwrap()
+    }
+
+    #[test]
+    fn runtime_that_is_down_is_no_missing_pod_network() {
+        let network = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:x";
+        for (message, expected) in [
+            (network.to_owned(), true),
+            (format!("[{network}, CSINode is not yet initialized]"), true),
+            (format!("[container runtime is down, {network}]"), false),
+            (format!("[PLEG is not healthy: pleg was last seen active 3m0s ago, {network}]"), false),
+            ("Kubelet stopped posting node status.".to_owned(), false),
+        ] {
+            assert_eq!(problem(&message).is_of_pod_network(), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn text_of_a_kubelet_is_bounded() {
+        assert_eq!(problem(&"ü".repeat(1 << 20)).message.chars().count(), TEXT_MAX + 1);
+    }
 }

@@ -26,6 +26,23 @@ pub const VNIC_ATTACHMENT: &str = "VnicAttachment ";
 /// The controller's check of a node whose kubelet is not ready.
 pub const NODE_NOT_READY: &str = "NodeNotReady";
 
+/// What the kubelet reports where the runtime has no pod network.
+const NO_POD_NETWORK: &str = "NetworkPluginNotReady";
+
+/// What else it reports in the same message (pkg/kubelet/runtime.go and nodeshutdown).
+const OTHER_KUBELET_PROBLEMS: [&str; 5] = [
+    "container runtime is down",
+    "container runtime not ready",
+    "container runtime status check",
+    "PLEG is not healthy",
+    "node is shutting down",
+];
+
+/// Whether a kubelet that is not ready lacks only the pod network, as on a new node: kubelet and runtime work.
+pub fn lacks_pod_network_only(message: &str) -> bool {
+    message.contains(NO_POD_NETWORK) && !OTHER_KUBELET_PROBLEMS.iter().any(|problem| message.contains(problem))
+}
+
 /// All nodes at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -10,8 +10,9 @@ use resident::logging::chain;
 use resident::page::{Page, age};
 use serde::Serialize;
 
-use crate::causes;
+use crate::causes::{self, Cause};
 use crate::cluster::Cluster;
+use crate::commands::node::finding::blocks_pods;
 use crate::commands::vnics::{self, Vnics};
 use crate::leader;
 use crate::nodes;
@@ -183,8 +184,8 @@ fn row(node: &FleetNode, style: Style, shown: usize) -> Vec<String> {
 fn problems(node: &FleetNode, style: Style) -> String {
     let checks = node.checks();
     let problems = || checks.iter().filter(|check| check.verdict == Verdict::Problem);
-    let is_open = |name: &str| problems().any(|check| check.name == name);
-    let distinct = problems().filter(|check| !causes::repeats(&check.name, &check.message, is_open));
+    let causes = || problems().map(|check| Cause { name: &check.name, blocks_pods: blocks_pods(check) });
+    let distinct = problems().filter(|check| !causes::repeats(&check.name, &check.message, causes()));
     let names: Vec<&str> = distinct.map(|check| check.name.as_str()).collect();
     let named = if style.wide { names.len() } else { names.len().min(NAMED) };
     let rest = names.len() - named + node.summary.as_ref().map_or(0, |summary| summary.left_out);

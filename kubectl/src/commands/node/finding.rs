@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::agent::{AgentCondition, AgentStatus};
 use crate::catalog::{self, AGENT_SILENT};
-use crate::causes;
+use crate::causes::{self, Cause};
 use crate::run::Style;
 use crate::table::since;
 
@@ -49,6 +49,12 @@ pub(crate) struct Finding {
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
+}
+
+impl Finding {
+    fn cause(&self) -> Cause<'_> {
+        Cause { name: &self.name, blocks_pods: self.blocks_pods }
+    }
 }
 
 /// Those of an agent's report, the worst first, with what the controller's leader adds.
@@ -132,10 +138,7 @@ pub(super) fn of_check(check: &Check) -> Finding {
         subject: check.subject.clone(),
         verdict: check.verdict,
         severity: check.severity,
-        blocks_pods: check.verdict == Verdict::Problem
-            && check.severity == Severity::Critical
-            && (causes::stops_pods(&check.name) || AgentReason::from_word(&check.name).is_some())
-            && !loses_traffic(&check.name),
+        blocks_pods: blocks_pods(check),
         message: check.message.clone(),
         measured: None,
         not_measured: check.not_measured.clone(),
@@ -148,6 +151,15 @@ pub(super) fn of_check(check: &Check) -> Finding {
             _ => next_step(&check.name, check.verdict),
         },
     }
+}
+
+/// Whether no new pod can start because of a check. Of the agent's conditions, those that block are critical, and those that lose
+/// traffic.
+pub(crate) fn blocks_pods(check: &Check) -> bool {
+    check.verdict == Verdict::Problem
+        && check.severity == Severity::Critical
+        && (causes::stops_pods(&check.name) || AgentReason::from_word(&check.name).is_some())
+        && !loses_traffic(&check.name)
 }
 
 pub(super) fn show(page: &mut Page, findings: &[Finding], style: Style) {
@@ -233,11 +245,11 @@ fn of_signal(state: SignalState) -> Finding {
 pub(super) fn distinct(mut findings: Vec<Finding>) -> Vec<Finding> {
     use std::cmp::Reverse;
     let all = findings.clone();
-    let open = |name: &str| all.iter().find(|it| it.name == name && it.verdict == Verdict::Problem);
-    findings.retain(|it| !causes::repeats(&it.name, &it.message, |name| open(name).is_some()));
+    let open = || all.iter().filter(|it| it.verdict == Verdict::Problem);
+    findings.retain(|it| !causes::repeats(&it.name, &it.message, open().map(Finding::cause)));
     for finding in &mut findings {
-        let repeated = all.iter().filter(|it| it.verdict == Verdict::Problem);
-        let repeated = repeated.filter(|it| causes::repeats(&it.name, &it.message, |name| name == finding.name));
+        let cause = finding.cause();
+        let repeated = open().filter(|it| causes::repeats(&it.name, &it.message, std::iter::once(cause)));
         finding.severity = repeated.map(|it| it.severity).fold(finding.severity, Severity::max);
     }
     // What keeps everything else from being known is first.
