@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::cluster::request::send;
 use crate::cluster::store::{NodeView, Store};
@@ -16,12 +16,25 @@ use crate::fleet::keys::LABEL;
 /// Between two checks, which send no request while the own node is fine.
 const ROUND: Duration = Duration::from_secs(5);
 
+/// How long a leader whose node was down from its first moment stays: it leads because no other replica took the Lease, although
+/// its Pod may be ready. Handed over at once, the Lease would come back each time, and no leader would work.
+const HOLD: Duration = Duration::from_mins(5);
+
 /// Watches the leader's own node.
 pub(crate) struct HandOver {
     pods: Api<Pod>,
     store: Arc<Store>,
     /// The name of this process: the Pod's, in a cluster.
     identity: String,
+}
+
+/// What is known since this replica leads.
+#[derive(Clone, Debug)]
+struct Tenure {
+    began: Instant,
+    /// Whether its node was reachable at one of the checks.
+    was_fine: bool,
+    own_node: Option<String>,
 }
 
 /// A replica of the controller.
@@ -40,35 +53,43 @@ impl HandOver {
 
     /// Waits until another replica should lead. All Nodes must be known.
     pub(crate) async fn wait(self) {
-        let mut own_node: Option<String> = None;
-        loop {
+        let mut tenure = Tenure { began: Instant::now(), was_fine: false, own_node: None };
+        while !self.is_over(&mut tenure).await {
             sleep(ROUND).await;
-            // Without a Node whose kubelet is down, the own one need not even be known.
-            let is_needed = match &own_node {
-                Some(node) => self.is_down(node),
-                None => self.store.nodes().iter().any(|node| is_unreachable(node)),
-            };
-            if !is_needed {
-                continue;
-            }
-            // A list that fails is sent again.
-            let Ok(replicas) = self.replicas().await else { continue };
-            let Some(own) = replicas.iter().find(|replica| replica.pod == self.identity) else {
-                // It runs outside the cluster.
-                return std::future::pending().await;
-            };
-            own_node = Some(own.node.clone());
-            if let Some(successor) = successor(&replicas, &self.identity, |node| self.is_down(node)) {
-                let (node, other) = (&own.node, &successor.pod);
-                tracing::warn!(
-                    event = "lease.handed_over",
-                    node,
-                    to = other,
-                    "the kubelet of this replica's node is not ready"
-                );
-                return;
-            }
         }
+    }
+
+    /// One check.
+    async fn is_over(&self, tenure: &mut Tenure) -> bool {
+        // Without a Node whose kubelet is down, the own one need not even be known.
+        let is_needed = match &tenure.own_node {
+            Some(node) => self.is_down(node),
+            None => self.store.nodes().iter().any(|node| is_unreachable(node)),
+        };
+        tenure.was_fine |= !is_needed;
+        if !is_needed || tenure.own_node.is_some() && !tenure.may_end() {
+            return false;
+        }
+        // A list that fails is sent again.
+        let Ok(replicas) = self.replicas().await else { return false };
+        let Some(own) = replicas.iter().find(|replica| replica.pod == self.identity) else {
+            // It runs outside the cluster.
+            return std::future::pending().await;
+        };
+        tenure.own_node = Some(own.node.clone());
+        tenure.was_fine |= !self.is_down(&own.node);
+        if !tenure.may_end() {
+            return false;
+        }
+        let Some(successor) = successor(&replicas, &self.identity, |node| self.is_down(node)) else { return false };
+        let (node, other) = (&own.node, &successor.pod);
+        tracing::warn!(
+            event = "lease.handed_over",
+            node,
+            to = other,
+            "the kubelet of this replica's node is not ready"
+        );
+        true
     }
 
     fn is_down(&self, node: &str) -> bool {
@@ -84,6 +105,12 @@ impl HandOver {
 /// Whether no port of a pod on the node can be forwarded. A node without a pod network is not ready either, and reachable.
 fn is_unreachable(node: &NodeView) -> bool {
     node.kubelet.as_ref().is_some_and(|kubelet| !kubelet.is_of_pod_network())
+}
+
+impl Tenure {
+    fn may_end(&self) -> bool {
+        self.was_fine || self.began.elapsed() >= HOLD
+    }
 }
 
 impl Replica {
@@ -125,6 +152,14 @@ mod tests {
         let no_network = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady";
         assert!(is_unreachable(&node("container runtime is down")) && !is_unreachable(&node(no_network)));
         assert!(!is_unreachable(&NodeView::default()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leader_whose_node_was_never_fine_keeps_the_lease_for_a_while() {
+        let new = Tenure { began: Instant::now(), was_fine: false, own_node: None };
+        assert!(!new.may_end() && Tenure { was_fine: true, ..new.clone() }.may_end());
+        tokio::time::advance(HOLD).await;
+        assert!(new.may_end(), "the other replica may lead by now");
     }
 
     #[test]
