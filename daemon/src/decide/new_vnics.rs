@@ -15,11 +15,15 @@ use crate::sources::node_facts::NodeFacts;
 /// How long a VNIC waits: the controller polls an attachment every 3 s, every 30 s while a hundred wait.
 const WAIT: Duration = Duration::from_mins(1);
 
+/// How long a VNIC that is no longer listed stays known. Lists are incomplete for a while, in particular while VNICs are attached, and
+/// one that carries traffic must not be unconfigured when it is listed again. A VNIC that is attached again has another OCID.
+const KNOWN: Duration = Duration::from_mins(60);
+
 /// The VNICs that were seen.
 #[derive(Debug, Default)]
 pub(crate) struct NewVnics {
-    /// Those that are configured as known; `None` before the first list.
-    known: Option<BTreeSet<Ocid>>,
+    /// Those that are configured as known, and when each was last listed; `None` before the first list.
+    known: Option<BTreeMap<Ocid, Instant>>,
     /// Since when the others are listed.
     waiting: BTreeMap<Ocid, Instant>,
 }
@@ -32,18 +36,19 @@ impl NewVnics {
             return BTreeSet::new();
         }
         // Those of an agent that starts may be in use.
-        let known = self.known.get_or_insert_with(|| listed.clone());
-        known.retain(|id| listed.contains(id));
+        let known = self.known.get_or_insert_with(|| listed.iter().map(|id| (id.clone(), now)).collect());
+        known.retain(|id, last_listed| listed.contains(id) || now.duration_since(*last_listed) < KNOWN);
         self.waiting.retain(|id, _| listed.contains(id));
         for id in listed {
-            if known.contains(&id) {
+            if let Some(last_listed) = known.get_mut(&id) {
+                *last_listed = now;
                 continue;
             }
             let since = *self.waiting.entry(id.clone()).or_insert(now);
             let is_explained = requests.contains_key(&id) || npn_vnic(facts.npn(), &id).is_some();
             if is_explained || now.duration_since(since) >= WAIT || !may_be_described(facts) {
                 self.waiting.remove(&id);
-                known.insert(id);
+                known.insert(id, now);
             }
         }
         self.waiting.keys().cloned().collect()
@@ -108,10 +113,24 @@ mod tests {
         let attaching = attachment(&json!({ "purpose": "Attach" }), &json!({ "vnicId": null }));
         assert_eq!(waiting(known(vec![described.clone()]), &[1]), [0], "it is known");
         assert_eq!(waiting(known(Vec::new()), &[1]), [0], "it was attached by hand");
-        assert_eq!(waiting(known(vec![attaching]), &[1, 59, 62, 63]), [1, 1, 0, 0]);
+        assert_eq!(waiting(known(vec![attaching.clone()]), &[1, 59, 62, 63]), [1, 1, 0, 0]);
         let mut silent = KnownAttachments::default();
         assert_eq!(waiting(silent.clone(), &[1]), [0], "no API server");
         silent.fail("the API server has not answered yet".to_owned());
         assert_eq!(waiting(silent, &[1, 59, 62]), [1, 1, 0]);
+    }
+
+    #[test]
+    fn vnic_that_an_incomplete_list_lacked_is_known() {
+        let (mut new, start) = (NewVnics::default(), Instant::now());
+        let mut all = facts(attachment(&json!({ "purpose": "Attach" }), &json!({ "vnicId": null })));
+        all.attachments = known(vec![attachment(&json!({ "purpose": "Attach" }), &json!({ "vnicId": null }))]);
+        let mut waiting = |facts: &NodeFacts, second| {
+            new.unexplained(facts, &Requests::new(), start + Duration::from_secs(second)).len()
+        };
+        assert_eq!(waiting(&all, 0), 0);
+        assert_eq!([waiting(&before(), 30), waiting(&all, 60)], [0, 0], "it was configured before");
+        let late = 60 + KNOWN.as_secs();
+        assert_eq!([waiting(&before(), late), waiting(&all, late + 30)], [0, 1], "it was gone for long");
     }
 }
