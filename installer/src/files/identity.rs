@@ -9,6 +9,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Of a folder inside a directory. The configurations of a network are few.
+const MAX_FILES: usize = 256;
+
 /// A file at one moment: device, inode and length; mode; times of modification and change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity([u64; 3], u32, [i64; 4]);
@@ -27,11 +30,14 @@ impl Identity {
 }
 
 impl Snapshot {
-    /// Adds a file, or every file of a directory and of the folders in it.
+    /// Adds a file, or every file of a directory and of the folders in it. Links to folders are not followed: what they lead to may
+    /// be large, or hang.
     #[must_use]
     pub fn with(mut self, path: &Path) -> Self {
         for path in paths(path).unwrap_or_else(|| vec![path.to_owned()]) {
-            let in_folder = paths(&path).into_iter().flatten().chain([path]);
+            let is_folder = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+            let inside = is_folder.then(|| paths(&path)).flatten().unwrap_or_default();
+            let in_folder = inside.into_iter().take(MAX_FILES).chain([path]);
             self.0.extend(in_folder.map(|path| (path.clone(), Identity::of(&path))));
         }
         self

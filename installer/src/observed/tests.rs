@@ -132,6 +132,31 @@ fn folder_that_cannot_be_read_here_is_no_proof() {
 }
 
 #[test]
+fn folder_of_any_name_and_content_is_read_with_bounds() {
+    let directory = tempfile::tempdir().unwrap();
+    for network in ["n".repeat(1 << 20), "a\0b".to_owned(), "../\u{1b}[2J\n".repeat(1000)] {
+        let (Err(Fault::Refused(why) | Fault::Unread(why)), name) =
+            (drop_ins(directory.path(), &network), network.len())
+        else {
+            panic!("read");
+        };
+        assert!(why.len() < 400 && !why.contains(char::is_control), "{name}: {why}");
+    }
+    fs::create_dir(directory.path().join("many")).unwrap();
+    mkfifo(&directory.path().join("many/pipe"), Mode::S_IRWXU).unwrap();
+    for number in 0..64 {
+        fs::write(directory.path().join(format!("many/{number}.conf")), r#"{"type":"a"}"#).unwrap();
+    }
+    assert_eq!(drop_ins(directory.path(), "many").map(|found| found.len()), Ok(64));
+    fs::write(directory.path().join("many/more.conf"), "{").unwrap();
+    let more = drop_ins(directory.path(), "many");
+    assert!(matches!(&more, Err(Fault::Unread(why)) if why == "many has more than 64 files"), "{more:?}");
+    fs::remove_file(directory.path().join("many/more.conf")).unwrap();
+    fs::rename(directory.path().join("many/pipe"), directory.path().join("many/63.conf")).unwrap();
+    assert!(matches!(drop_ins(directory.path(), "many"), Err(Fault::Unread(_))), "a pipe");
+}
+
+#[test]
 fn owner_and_network_of_file_follow_from_name_and_plugins() {
     let refused = |name: &str, kinds: &[&str]| faulty(name, kinds, Fault::Refused(String::new()));
     assert!(refused("10-oci.conflist", &[]).is_oke());

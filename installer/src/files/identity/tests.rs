@@ -5,6 +5,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use super::*;
 
 #[test]
+fn link_to_a_folder_is_not_followed() {
+    let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    symlink(elsewhere.path(), directory.path().join("folder")).unwrap();
+    fs::create_dir(elsewhere.path().join("sub")).unwrap();
+    let Snapshot(files) = Snapshot::default().with(directory.path());
+    assert_eq!(files.keys().collect::<Vec<_>>(), [&directory.path().join("folder")]);
+}
+
+#[test]
 fn snapshot_differs_after_any_change_of_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let (file, other) = (directory.path().join("file"), directory.path().join("other"));
