@@ -125,8 +125,8 @@ pub(crate) struct Options {
     /// Intervals of reconciles and retries.
     #[command(flatten)]
     pub pace: Pace,
-    /// The most seconds in which each node's agent is asked once. On small clusters it is asked more often: every 30 s up to 1,250
-    /// nodes, and 30 s less often for each further 1,250
+    /// The longest time between two requests to a node's agent, in seconds. Up to 1,250 nodes each agent is asked every 30 s; the
+    /// interval grows by 30 s for each further 1,250
     #[arg(long = "agent-poll-seconds", global = true, env = "AGENT_POLL_SECONDS", default_value = "240", value_parser = seconds(10.0..=3600.0), value_name = "SECONDS")]
     pub agent_poll: Duration,
     /// Seconds without an answer of a node's agent after which the conditions of the Node are Unknown. The agent is asked at

@@ -11,14 +11,13 @@ use health::{Verdict, summary};
 use serde::Serialize;
 
 /// What to do about a signal that cannot be measured.
-const UNKNOWN: &str =
-    "Look at what the measurement names; docs/privileges.md lists what each collector reads. The node may be healthy.";
+const UNKNOWN: &str = "Check what the measurement names. docs/privileges.md lists what each collector reads. The node itself may be healthy.";
 /// The page of the plugins' error codes.
 const ERRORS: &str = include_str!("../../docs/errors.md");
 /// The reason where an agent does not answer, and what to do.
 pub(crate) const AGENT_SILENT: &str = "AgentSilent";
-const AGENT_SILENT_STEP: &str = "Run `kubectl -n oke-node-manager get pods -o wide`. If no agent runs on the node, `kubectl -n oke-node-manager describe daemonset oke-node-agent` says why. If one runs, let the controller's nodes reach TCP port 9810 (CHANNEL_PORT) of the node: check the node's firewall, and the security lists and groups; `kubectl oke-node nettest CONTROLLER-NODE NODE --port 9810` shows where packets end.";
-const NODE_NOT_READY_STEP: &str = "Read the message, which is the kubelet's. If it names the runtime, run `systemctl restart crio` (or `containerd`) on the node. If the kubelet stopped posting, check that the node reaches the API server, and run `systemctl restart kubelet`. `journalctl -u kubelet -u crio -u containerd` says why it stopped.";
+const AGENT_SILENT_STEP: &str = "Run `kubectl -n oke-node-manager get pods -o wide`. If no agent runs on the node, `kubectl -n oke-node-manager describe daemonset oke-node-agent` says why. If one runs, let the controller's nodes reach TCP port 9810 (CHANNEL_PORT) of the node: check the node's firewall, and the security lists and groups; `kubectl oke-node nettest CONTROLLER-NODE NODE --port 9810` shows where the packets are lost (CONTROLLER-NODE is a node with a pod of oke-node-controller).";
+const NODE_NOT_READY_STEP: &str = "Read the message, which the kubelet wrote. If it names the runtime, run `systemctl restart crio` (or `containerd`) on the node. If the kubelet stopped posting, check that the node reaches the API server, and run `systemctl restart kubelet`. `journalctl -u kubelet -u crio -u containerd` says why it stopped.";
 /// The controller's Events about what a Node requests: what each means, and what to do.
 const REQUESTS: &[(&str, &str, &str)] = &[
     (
@@ -29,7 +28,7 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     (
         "UnknownVnicProfile",
         "The Node's annotation oke.oraclecloud.com/vnics names a VnicProfile that does not exist.",
-        "Run `kubectl get vnicprofiles`, and correct the name: `kubectl annotate node NODE oke.oraclecloud.com/vnics=NAME --overwrite`. Or create the VnicProfile.",
+        "Run `kubectl get vnicprofiles` to see the names. Then correct the annotation: `kubectl annotate node NODE oke.oraclecloud.com/vnics=NAME --overwrite`. Or create the VnicProfile.",
     ),
     (
         "VnicProfileNotAllowed",

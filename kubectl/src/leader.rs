@@ -112,7 +112,7 @@ async fn unreachable_node(cluster: &Cluster, pods: &Api<Pod>, pod: &str) -> Opti
     timeout(EXPLAINING, read).await.ok().flatten()
 }
 
-/// Why a replica that the Lease names does not lead: `answer` is what it said.
+/// Why the replica that the Lease names does not lead; `answer` is the body of its 503.
 async fn no_leader(cluster: &Cluster, path: &str, answer: &str) -> String {
     let namespace = &cluster.target.namespace;
     let read = async {
@@ -123,9 +123,9 @@ async fn no_leader(cluster: &Cluster, path: &str, answer: &str) -> String {
     let found = timeout(EXPLAINING, read).await.ok().flatten();
     match found.and_then(|leader| leader.expired_seconds(Timestamp::now())) {
         Some(seconds) => format!(
-            "no replica of the controller leads: Lease {namespace}/{LEASE} expired {} ago. The replicas do not reach the API \
-             server, or the OCI API at their start: `kubectl -n {namespace} get pods -o wide` shows their nodes, and \
-             `kubectl -n {namespace} logs POD` the reason",
+            "no replica of the controller leads: Lease {namespace}/{LEASE} expired {} ago. The replicas cannot reach the API \
+             server, or could not reach the OCI API when they started. `kubectl -n {namespace} get pods -o wide` shows their nodes, \
+             and `kubectl -n {namespace} logs POD` shows the cause",
             age(seconds)
         ),
         None => format!("the controller answered 503 to {path}: {answer}"),

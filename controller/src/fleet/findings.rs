@@ -1,4 +1,4 @@
-//! What the controller finds about a node besides its agent's answer: a kubelet that is not ready, VNICs that are not, and requests
+//! What the controller finds about a node in addition to its agent's answer: a kubelet that is not ready, VNICs that are not, and requests
 //! of the node that cannot be met. They are shown and change no condition of the Node: the API server has them already. Pure.
 
 use api::{AttachmentReason, ConditionType, Reason as _, condition};

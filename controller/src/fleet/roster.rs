@@ -72,7 +72,7 @@ pub(crate) struct Roster {
 struct AgentRecord {
     peer: Result<Peer, NoPeer>,
     report: NodeReport,
-    /// What the API server shows besides.
+    /// What the API server shows of it.
     findings: Vec<Check>,
     known_since: Instant,
     /// Its next request; none while one is in flight.

@@ -168,7 +168,7 @@ impl Answer for NodeAnswer {
         finding::show(page, &self.findings, style);
         if !self.waiting.is_empty() {
             page.line("");
-            page.line(format_args!("Not measured yet, for lack of a second sample: {}", self.waiting.join(", ")));
+            page.line(format_args!("Not measured yet (waiting for another sample): {}", self.waiting.join(", ")));
         }
         if !self.object.conditions.is_empty() {
             page.line("");

@@ -165,7 +165,7 @@ fn note(cause: &StatusReason, profile: Option<&str>) -> String {
     match profile {
         Some(profile) if is_of_spec(cause.reason) => {
             format!(
-                "{next} The object is of VnicProfile {profile}: change spec.attachments there, because the controller reverts changes of the object."
+                "{next} The object belongs to VnicProfile {profile}: change spec.attachments of the profile, because the controller reverts changes of the object."
             )
         }
         _ => next,
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(of(Reason::Ready, None), "the message.");
         assert!(of(Reason::LimitReached, None).ends_with("lower ipv4Count and ipv6Count."));
         let of_profile = of(Reason::LimitReached, Some("storage"));
-        assert!(of_profile.contains("of VnicProfile storage: change spec.attachments there"), "{of_profile}");
+        assert!(of_profile.contains("VnicProfile storage: change spec.attachments of the profile"), "{of_profile}");
         assert!(!of(Reason::Throttled, Some("storage")).contains("VnicProfile"));
     }
 }

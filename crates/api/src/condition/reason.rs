@@ -171,7 +171,7 @@ reasons! {
         "The message has the error. Correct the selector.";
     Deleting False on OnReady:
         "The VnicProfile is being deleted. It stays until its VnicAttachments are gone.",
-        "Wait. If the message names a VnicAttachment that stays, look its reason up: `kubectl oke-node explain InUse`, for example.";
+        "Wait. If the message names a VnicAttachment, run `kubectl oke-node explain` with the reason after its name, for example `InUse`.";
     Paused Unknown on OnReady:
         "spec.paused is true: the controller creates, changes and removes nothing.",
         "Set it to false.";

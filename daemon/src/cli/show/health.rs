@@ -40,7 +40,7 @@ pub(super) fn text(page: &mut Page, report: &Report, now: SystemTime) {
     if !waiting.is_empty() {
         let names: Vec<&str> = waiting.iter().map(|state| state.signal.as_str()).collect();
         page.line("");
-        page.line(format_args!("Not measured yet, for lack of a second sample: {}", names.join(", ")));
+        page.line(format_args!("Not measured yet (waiting for another sample): {}", names.join(", ")));
     }
 }
 
