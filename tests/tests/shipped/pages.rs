@@ -109,3 +109,22 @@ fn each_row_of_the_runbook_has_a_known_command() {
         assert!(!is_known(&wrong.split(' ').collect::<Vec<_>>()), "{wrong}");
     }
 }
+
+/// `UPDATE_DOCS=1 make faults` writes the table; a changed list without a new run is found here.
+#[test]
+fn table_of_faults_has_each_fault_of_the_list() {
+    let list = read("tests/cluster/fault-list");
+    let faults: Vec<(&str, &str)> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("fault ")?.split_once(' '))
+        .map(|(number, rest)| (number, rest.split_once(' ').unwrap().1.trim_matches(['\'', '"'])))
+        .collect();
+    assert_eq!(faults.iter().map(|(number, _)| number).collect::<BTreeSet<_>>().len(), 26);
+    let page = read("docs/testing.md");
+    let table = page.split("<!-- begin: faults -->").nth(1).unwrap().split("<!-- end: faults -->").next().unwrap();
+    let rows: Vec<Vec<&str>> =
+        table.lines().skip(3).map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect();
+    assert_eq!(rows.iter().map(|row| (row[0], row[1])).collect::<Vec<_>>(), faults);
+    let states = ["yes", "no (0)", "no (1)", "no (2)", "not measured"];
+    assert!(rows.iter().all(|row| row.len() == 6 && states.contains(&row[5])), "{rows:?}");
+}
