@@ -5,7 +5,7 @@ use crate::host::Host;
 
 /// Where version 1 keeps what does not depend on the reader's PID namespace: `cgroup.procs` leaves out the processes of others.
 const PIDS: &str = "sys/fs/cgroup/pids";
-/// The hierarchy of systemd's units on version 1, and its copy in version 2 beside it.
+/// The hierarchy of systemd's units on version 1, and its copy in version 2.
 const NAMED: &str = "sys/fs/cgroup/systemd";
 const UNIFIED: &str = "sys/fs/cgroup/unified";
 const V2: &str = "sys/fs/cgroup";
