@@ -155,7 +155,7 @@ pub(crate) fn is_dead(allocation: &Allocation, links: &[Link], nics: &LinkKindNa
             has_alias(link, &ends.alias) || link.name == allocation.host_link || link.mac == Some(ends.host_mac)
         });
     };
-    own.vlan.is_none() && links.iter().any(|link| link.is_nic_of(own.mac, nics))
+    own.vlan.is_none() && Link::returned(links, own, nics).is_some()
 }
 
 fn freed(allocation: &Allocation) -> Changed {
@@ -196,5 +196,10 @@ mod tests {
         let renamed = Link { permanent_mac: nic.mac, ..link("dev7", 0x66) };
         assert!(is_dead(&[renamed], None), "with another name and MAC");
         assert!(!is_dead(std::slice::from_ref(&nic), Some(7)), "a VLAN link ends with its pod");
+        let mut known = allocation(None);
+        known.exclusive.as_mut().unwrap().identity = Some(vcn::LinkIdentity { index: 4, permanent_mac: nic.mac });
+        let is_known_dead = |links: &[Link]| super::is_dead(&known, links, &LinkKindName::HARDWARE);
+        assert!(!is_known_dead(std::slice::from_ref(&nic)), "a link without a permanent address that a pod put there");
+        assert!(is_known_dead(&[Link { permanent_mac: nic.mac, ..nic.clone() }]));
     }
 }

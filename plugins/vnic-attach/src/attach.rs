@@ -194,7 +194,7 @@ fn usable(one: &VnicGrant<'_>, network: &ExtraNetwork) -> Result<(), Error> {
         Err(error) => return Err(during(error)),
     };
     let moves = network.device.as_ref().is_some_and(|device| device.vlan.is_none());
-    if !is_link_of(one, &found, moves) {
+    if !is_link_of(one, &found, moves, &mut socket).map_err(during)? {
         let kind = one.offer.link_kind.name().map_or("network card".to_owned(), |kind| format!("{kind} link"));
         let mac = one.vnic.mac;
         return refused(format!("link {link} is not the VNIC's, which is a {kind} with the Ethernet address {mac}"));
@@ -217,12 +217,12 @@ fn usable(one: &VnicGrant<'_>, network: &ExtraNetwork) -> Result<(), Error> {
 }
 
 /// Whether a link is the one that is offered, whatever its name. The port under a VLAN link has an address of its own.
-fn is_link_of(one: &VnicGrant<'_>, found: &Link, moves: bool) -> bool {
+fn is_link_of(one: &VnicGrant<'_>, found: &Link, moves: bool, socket: &mut Socket) -> netlink::Result<bool> {
     let (mac, kind) = (one.vnic.mac, &one.offer.link_kind);
     let has_its_mac = one.vnic.link_has_mac && one.offer.vlan.is_none();
-    match (moves || has_its_mac, found.vlan) {
-        (true, None) => found.is_nic_of(mac, kind),
+    Ok(match (moves || has_its_mac, found.vlan) {
+        (true, None) => Link::nics_of(&socket.links()?, mac, kind).any(|nic| nic.index == found.index),
         (true, Some(_)) => found.kind.as_deref() == kind.name() && found.mac == Some(mac),
         (false, _) => found.kind.as_deref() == kind.name(),
-    }
+    })
 }

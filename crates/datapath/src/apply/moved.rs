@@ -48,7 +48,7 @@ pub(crate) fn take_from_pod(device: &ExclusiveLink, places: &mut Places) -> bool
     let Some(pod) = &mut places.pod else { return false };
     // Processes of the pod may do what they can that this fails.
     let Ok(links) = pod.socket.links() else { return false };
-    let Some(there) = links.into_iter().find(|link| link.is_recorded(device)) else { return false };
+    let Some(there) = Link::recorded(links, device) else { return false };
     match device.vlan {
         Some(_) => pod.socket.delete_link(there.index).is_ok(),
         None => send_home(there, device, pod).is_ok(),
@@ -85,9 +85,9 @@ pub(crate) fn restore(
     host: &mut Socket,
     was_in_pod: impl FnOnce(&Link) -> bool,
 ) -> Result<bool> {
-    let found = host.links()?.into_iter().find(|link| link.is_nic_of(device.mac, &device.kind));
-    let Some(link) = found else { return Ok(false) };
-    if !was_in_pod(&link) {
+    let links = host.links()?;
+    let Some(link) = Link::returned(&links, device, &device.kind) else { return Ok(false) };
+    if !was_in_pod(link) {
         return Ok(true);
     }
     let settings = device.settings.unwrap_or_default();

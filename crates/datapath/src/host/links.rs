@@ -122,7 +122,7 @@ pub fn place(
             device(port, is_primary, links).ok_or_else(|| no_device(vnic, links))
         }
         (MachineKind::Virtual, _) => {
-            let mut devices = links.iter().filter(|link| link.is_nic_of(vnic.mac, nics));
+            let mut devices = netlink::Link::nics_of(links, vnic.mac, nics);
             devices.find_map(|link| device(link, is_primary, links)).ok_or_else(|| no_device(vnic, links))
         }
     }
@@ -161,7 +161,7 @@ fn port<'a>(
 ) -> Result<&'a netlink::Link, LinkError> {
     let untagged = vnics.iter().find(|other| other.nic_index == Some(nic_index) && other.vlan_tag.is_none());
     let mac = untagged.map(|other| other.mac);
-    let by_mac = mac.and_then(|mac| links.iter().find(|link| link.is_nic_of(mac, nics)));
+    let by_mac = mac.and_then(|mac| netlink::Link::nics_of(links, mac, nics).next());
     let named = || port_override(nic_index).and_then(|name| links.iter().find(|link| link.name == name));
     by_mac.or_else(named).ok_or_else(|| LinkError::NoPort { nic_index, mac, seen: seen(links) })
 }
@@ -298,6 +298,10 @@ mod tests {
         let all = [of_kind("veth"), others_nic.clone(), nic.clone()];
         assert_eq!(placed(&all, &hardware).as_deref(), Some("ens6"));
         assert_eq!(placed(&[others_nic], &hardware), None, "another VNIC's link");
+        let made_by_pod = netlink::Link { permanent_mac: None, ..link("l2tpeth0", 11, None) };
+        let primary = netlink::Link { permanent_mac: permanent(10), ..link("ens3", 10, None) };
+        assert_eq!(placed(&[made_by_pod.clone(), primary.clone()], &hardware), None, "without a kind, of no driver");
+        assert_eq!(placed(&[made_by_pod, primary, nic.clone()], &hardware).as_deref(), Some("ens6"));
         let bonded = netlink::Link { master: Some(3), ..nic };
         assert_eq!(placed(&[bonded], &hardware), None, "part of a bond");
         let of_tests = LinkKindName::new(Some("veth".to_owned()));

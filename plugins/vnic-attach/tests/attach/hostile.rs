@@ -6,7 +6,7 @@ use netlink::Netns;
 use serde_json::{Value, json};
 use vcn::LinkKindName;
 
-use crate::world::{Machine, World, addresses, exclusive, mac};
+use crate::world::{Machine, Pod, World, addresses, exclusive, mac};
 
 fn world() -> World {
     World::new(Machine::Virtual, &[exclusive(Families::V4, 0)])
@@ -17,6 +17,12 @@ fn link_on_host(world: &World) -> String {
     let links = sh(&world.host, "ip -d -o link");
     let line = links.lines().find(|line| line.contains(&mac(0))).unwrap_or_default();
     line.split_once(": ").map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+}
+
+/// The link is on the host as `before`, but lowered. The kernel tells of its carrier a little later.
+fn assert_returned(world: &World, before: &str, when: &str) {
+    sh(&world.host, "ip link set ens5 up");
+    assert!(within(PATIENCE, || link_on_host(world) == before), "{when}: {} is not {before}", link_on_host(world));
 }
 
 /// The next pod has the VNIC, and its packets.
@@ -80,9 +86,7 @@ fn link_returns_reset_whatever_the_pod_changed() {
         world.add(&pod, "v0");
         sh(&pod.netns, &change);
         world.del(&pod);
-        // It comes back lowered.
-        sh(&world.host, "ip link set ens5 up");
-        assert_eq!(link_on_host(&world), before, "{change}");
+        assert_returned(&world, &before, &change);
         assert!(world.allocations().allocations.is_empty(), "{change}");
         let left = sh(&pod.netns, "ip -d link");
         assert!(fake.is_none_or(|fake| left.contains(fake)), "{change}: what the pod made stays there: {left}");
@@ -141,8 +145,7 @@ fn record_of_older_version_is_judged_by_kind() {
         &format!("ip link set net1 down; ip link set net1 name x; ip link add net1 address {} type bridge", mac(0)),
     );
     world.del(&pod);
-    sh(&world.host, "ip link set ens5 up");
-    assert_eq!(link_on_host(&world), before);
+    assert_returned(&world, &before, "afterwards");
     assert_usable(&world, "afterwards");
 }
 
@@ -155,8 +158,7 @@ fn del_needs_no_pools_to_know_the_link() {
     world.add(&pod, "v0");
     std::fs::remove_file(world.state.path().join("pools.json")).unwrap();
     world.del(&pod);
-    sh(&world.host, "ip link set ens5 up");
-    assert_eq!(link_on_host(&world), before);
+    assert_returned(&world, &before, "afterwards");
 }
 
 /// Where network cards are hardware, no link that a pod can make is one, whatever its name, address and index.
@@ -193,7 +195,7 @@ fn vlan_link_that_the_pod_deleted_or_renamed_frees_the_vnic() {
         world.del(&pod);
         assert!(world.allocations().allocations.is_empty(), "{change}");
         assert_usable(&world, change);
-        sh(&world.host, "ip link del prim5; ip link del prim9");
+        sh(&world.host, "ip link del prim5; ip link del prim9 || true");
         assert_eq!(world.snapshot(), before, "{change}");
     }
 }
@@ -201,15 +203,61 @@ fn vlan_link_that_the_pod_deleted_or_renamed_frees_the_vnic() {
 #[test]
 #[ignore = "needs 802.1Q: run by tests/uml/run"]
 fn vnic_stays_taken_while_another_namespace_has_its_vlan_link() {
-    let world = World::new(Machine::BareMetal, &[exclusive(Families::V4, 0)]);
-    let (pod, accomplice, next) = (world.pod("a", 5), world.pod("b", 6), world.pod("c", 7));
-    world.add(&pod, "v0");
-    let to = path_of(&accomplice.netns).display().to_string();
-    sh(&pod.netns, &format!("ip link set net1 name eth7 netns {to}"));
-    world.del(&pod);
-    world.assert_refused(&next, "v0", "is not on the host: another network namespace has it");
-    sh(&accomplice.netns, "ip link del eth7");
-    world.add(&next, "v0");
+    for fake in ["", "ip link add p type veth peer name q; ip link add link p name net1 index INDEX type vlan id 100"] {
+        let world = World::new(Machine::BareMetal, &[exclusive(Families::V4, 0)]);
+        let (pod, accomplice, next) = (world.pod("a", 5), world.pod("b", 6), world.pod("c", 7));
+        world.add(&pod, "v0");
+        let index = world.allocations().allocations[0].exclusive.as_ref().unwrap().identity.unwrap().index;
+        let to = path_of(&accomplice.netns).display().to_string();
+        sh(
+            &pod.netns,
+            &format!("ip link set net1 name eth7 netns {to}; {}", fake.replace("INDEX", &index.to_string())),
+        );
+        world.del(&pod);
+        let held = world.allocations().allocations;
+        assert!(held.len() == 1 && held[0].unreturned_since.is_some(), "{fake}: {held:?}");
+        world.assert_refused(&next, "v0", "is not on the host: another network namespace has it");
+        sh(&accomplice.netns, "ip link del eth7");
+        world.add(&next, "v0");
+    }
+}
+
+/// A pod can move links to the host, by the number that it has for the namespace of its own interface's peer.
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn links_that_the_pod_put_on_the_host_do_not_keep_its_vlan_link_taken() {
+    for change in [
+        "ip link set net1 name eth7 netns HOST",
+        "ip link add PROBE type veth peer name other; ip link set PROBE netns HOST; ip link set other netns HOST
+         ip link del net1",
+    ] {
+        let world = World::new(Machine::BareMetal, &[exclusive(Families::V4, 0)]);
+        let pod = world.pod("a", 5);
+        world.add(&pod, "v0");
+        let probe = world.allocations().allocations[0].host_link.to_string();
+        let home = path_of(&world.host).display().to_string();
+        sh(&pod.netns, &change.replace("PROBE", &probe).replace("HOST", &home));
+        world.del(&pod);
+        assert!(world.allocations().allocations.is_empty(), "{change}");
+        let left = sh(&world.host, "ip -o link");
+        assert!(!left.contains("eth7") && !left.contains(&probe), "{left}");
+        assert_usable(&world, change);
+    }
+}
+
+/// The kernel has such links for L2TP sessions.
+fn put_link_without_kind_on_host(world: &World, pod: &Pod, nic: &str) {
+    let home = path_of(&world.host).display().to_string();
+    sh(
+        &pod.netns,
+        &format!(
+            "ip link set lo up
+             ip l2tp add tunnel tunnel_id 1 peer_tunnel_id 1 encap ip local 127.0.0.1 remote 127.0.0.1
+             ip l2tp add session tunnel_id 1 session_id 1 peer_session_id 1 name fake
+             ip link set fake address {nic}; ip link set fake name eth0 netns {home}"
+        ),
+    );
+    assert!(sh(&world.host, "ip -o link show eth0").contains(nic));
 }
 
 /// On a machine whose VNIC is a virtio NIC, in the first namespace, to which the kernel returns it. The pod moves the NIC to an
@@ -236,20 +284,26 @@ fn virtio_nic_is_never_replaced_and_returns_when_its_namespace_ends() {
     sh(
         &pod.netns,
         &format!(
-            "ip link set net1 down; ip link set net1 address 02:00:00:00:00:66; ip link set net1 name eth0 netns {to}
+            "ip link set net1 down; ip link set net1 address 02:00:00:00:00:66; ip link set net1 name eth7 netns {to}
              ip link add net1 index {index} address {nic} type veth peer name tap netns {to}"
         ),
     );
     assert!(sh(&pod.netns, "ip -o link show net1").starts_with(&format!("{index}: ")));
     sh(
         &accomplice.netns,
-        "ip link set eth0 promisc on group 7 txqueuelen 3 mtu 1400; ip link property add dev eth0 altname lo2",
+        "ip link set eth7 promisc on group 7 txqueuelen 3 mtu 1400; ip link property add dev eth7 altname lo2",
     );
     world.del(&pod);
     let on_host = || sh(&world.host, "ip -d -o link");
     assert!(!on_host().contains(&nic), "no link of the pod's is on the host: {}", on_host());
     assert!(world.allocations().allocations[0].unreturned_since.is_some());
     world.assert_refused(&next, "v0", "another network namespace has it");
+    put_link_without_kind_on_host(&world, &pod, &nic);
+    world.del(&pod);
+    assert!(world.allocations().allocations[0].unreturned_since.is_some());
+    world.assert_refused(&next, "v0", "another network namespace has it");
+    sh(&pod.netns, "ip l2tp del tunnel tunnel_id 1");
+    assert!(within(PATIENCE, || !on_host().contains(&nic)), "{}", on_host());
     drop(pod);
     world.assert_refused(&next, "v0", "another network namespace has it");
     // With its namespace, and with what the accomplice made of it.

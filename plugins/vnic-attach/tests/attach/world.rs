@@ -185,7 +185,7 @@ impl World {
         let pod = Pod { netns: Netns::create().unwrap(), id: id.to_owned() };
         let path = pod.path();
         sh(&self.host, &format!(
-            "ip link add prim{number} type veth peer name eth0; ip link set eth0 netns {}
+            "ip link add prim{number} type veth peer name far{number}; ip link set far{number} name eth0 netns {}
              ip link set prim{number} up; ip addr add 10.9.0.1/32 dev prim{number}; ip addr add fe80::9/64 dev prim{number} nodad
              ip route add 10.9.0.{number} dev prim{number}; ip route add fd00:9::{number} dev prim{number}", path.display()
         ));

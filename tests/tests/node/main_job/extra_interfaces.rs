@@ -5,6 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipam::{BootId, Store};
 use netlink::{LinkChange, Socket};
@@ -359,7 +360,9 @@ impl Scene {
     }
 
     fn reports_missing_link(&self) -> bool {
-        let is_raised = |line: &str| line.contains("reason=\"LinkNotReturned\"") && line.ends_with(" 1");
+        let is_raised = |line: &str| line.contains("reason=\"LinkNotReturned\"") && line.ends_with(" 1.0");
+        // It serves them shortly after its start.
+        wait_for("metrics", || Agent::metrics(&self.node).is_ok());
         Agent::metrics(&self.node).unwrap().lines().any(is_raised)
     }
 }
@@ -390,7 +393,7 @@ fn vnic_stays_taken_while_another_pod_has_its_link() {
     let mut scene = Scene::start_with(MachineKind::Virtual, &[Family::Ipv4]);
     for state in [AgentState::Running, AgentState::Stopped, AgentState::Restarted] {
         let accomplice = scene.node.add_pod("accomplice").unwrap();
-        let path = accomplice.path().display().to_string();
+        let path = host_harness::path_of(accomplice.netns()).display().to_string();
         let own = "ip link add net1 index 999 address MAC type veth peer name tap";
         scene.attack(&format!("ip link set net1 name dev9 netns {path}; {own} netns {path}"), state);
         assert_eq!(scene.recorded(), 1, "{state:?}");
@@ -398,6 +401,8 @@ fn vnic_stays_taken_while_another_pod_has_its_link() {
         let wants = json!([{ "vnic": "exclusive" }]);
         let refused = scene.runtime(wants).add(&next).unwrap_err().to_string();
         assert!(refused.contains("pod default/hostile is gone, and the link"), "{state:?}: {refused}");
+        // As a runtime does after an ADD that failed.
+        scene.del(&next, &Attachment { result: Value::Null, took: Duration::ZERO });
         next.remove().unwrap();
         if scene.agent.is_none() {
             scene.start_agent();
@@ -410,6 +415,9 @@ fn vnic_stays_taken_while_another_pod_has_its_link() {
         inside.change_link(index, &[LinkChange::Netns(scene.node.netns()), LinkChange::RenameFree]).unwrap();
         accomplice.remove().unwrap();
         wait_for("the end of the record", || scene.recorded() == 0 && !scene.reports_missing_link());
+        // Until then an ADD fails with code 11, and the runtime retries.
+        let link = format!("\"link\": \"{}\"", scene.exclusive.link);
+        wait_for("pools with the link's own name", || scene.pools().contains(&link));
         scene.serves_next();
     }
 }

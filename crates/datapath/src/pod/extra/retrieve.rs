@@ -16,7 +16,7 @@ pub fn identify(network: &ExtraNetwork, places: &mut Places) -> Result<Option<Li
     let (Some(device), Some(pod)) = (&network.device, &mut places.pod) else { return Ok(None) };
     let device = ExclusiveLink { identity: None, ..device.clone() };
     let links = pod.socket.links().map_err(during("the pod's network"))?;
-    Ok(links.iter().find(|link| link.is_recorded(&device)).map(Link::identity))
+    Ok(Link::recorded(links, &device).as_ref().map(Link::identity))
 }
 
 /// Takes the link back from the pod, if a pod is in `places` and has it, and gives it everything again that it had on the host.
@@ -30,7 +30,8 @@ pub fn retrieve(network: &ExtraNetwork, finished: bool, places: &mut Places) -> 
     let was_there = apply::take_from_pod(device, places);
     let during = during(format!("where link {} is", device.link));
     let is_back = match device.vlan {
-        Some(_) if was_there || !finished => Ok(true),
+        Some(_) if !finished => Ok(true),
+        // Also if one was there: the pod may have made that, with this tag and index, on a link of its own.
         Some(tag) => is_tag_free(device, tag, network, &mut places.host),
         None => {
             let ends = &network.pod.ends;
@@ -52,13 +53,24 @@ fn is_tag_free(
         Err(error) if error.is_not_found() => return Ok(true),
         port => port?,
     };
-    if host.links()?.iter().any(|link| link.vlan == Some(tag) && link.parent == Some(port)) {
-        return Ok(true);
+    let has_tag = |link: &Link| link.vlan == Some(tag) && link.parent == Some(port);
+    if let Some(found) = host.links()?.into_iter().find(has_tag) {
+        // A pod with `NET_ADMIN` can move links to the host: its own interface's peer gives it a number for that namespace.
+        let is_pods = match &found.alias {
+            Some(alias) => *alias == network.pod.ends.alias,
+            None => found.mac == Some(device.mac),
+        };
+        return if is_pods { host.delete_link(found.index).map(|()| true) } else { Ok(true) };
     }
-    // No link has this name: the attachment has no host end.
-    let probe = &network.pod.ends.host;
-    match host.add_link(&NewLink::new(probe.clone(), LinkKind::Vlan { parent: port, tag })) {
-        Ok(()) => host.delete_link_named(probe).map(|()| true),
+    // The attachment has no host end, so a link of this name is another program's.
+    let name = &network.pod.ends.host;
+    let probe = NewLink::new(name.clone(), LinkKind::Vlan { parent: port, tag });
+    let mut added = host.add_link(&probe);
+    if added.as_ref().is_err_and(netlink::Error::is_already_exists) && host.delete_link_named(name).is_ok() {
+        added = host.add_link(&probe);
+    }
+    match added {
+        Ok(()) => host.delete_link_named(name).map(|()| true),
         Err(error) => Ok(!error.is_already_exists()),
     }
 }
