@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use ipam::NetnsRecord;
+use oke_node_agent::report::condition::{Condition, Reason};
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
 
 use crate::follow_up::dual_stack_node;
@@ -137,7 +138,10 @@ fn remains_of_deleted_pod_are_reported_until_they_are_removed() {
     let powerless = node.container().without_capability("NET_ADMIN");
     let of_pods_gone = |pass: ReconcileReport| -> Vec<String> {
         let subjects = [Some("died"), Some("what is about no pod")];
-        let all = pass.conditions.iter().filter(|it| subjects.contains(&it.subject.as_deref()));
+        // That the pod's link is gone without a DEL is reported apart, and longer.
+        let is_remainder =
+            |it: &&Condition| it.reason != Reason::PodLinkGone && subjects.contains(&it.subject.as_deref());
+        let all = pass.conditions.iter().filter(is_remainder);
         all.map(ToString::to_string).collect()
     };
     let reconciler = RefCell::new(reconciler);

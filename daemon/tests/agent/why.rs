@@ -79,7 +79,7 @@ fn blocking_condition_is_shown_with_age_and_next_step() {
     let output = node.output(&["why-not-ready"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("Not ready: new pods cannot start here. 1 reason(s)"), "{text}");
-    assert!(text.contains("1. NativePodNetworkPending, for ") && text.contains("   Next: `kubectl"), "{text}");
+    assert!(text.contains("1. NativePodNetworkPending, for ") && text.contains("   Next: Run `kubectl"), "{text}");
     assert!(text.lines().count() < 25, "one screen:\n{text}");
     let status = node.output(&["status"]);
     assert_eq!(status.status.code(), Some(1));
