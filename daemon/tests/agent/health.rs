@@ -18,7 +18,7 @@ fn signals_are_reported_with_cause_and_next_step() {
         r#"oke_node_agent_signal_value{signal="pool_free"} 16.0"#,
         r#"oke_node_agent_signal{signal="vnic_problems",result="healthy"} 1"#,
         r#"oke_node_agent_signal{signal="metadata_latency",result="healthy"} 1"#,
-        r#"oke_node_agent_signal{signal="kernel_io_errors",result="unknown"} 1"#,
+        r#"oke_node_agent_signal{signal="kernel_io_errors",result="not_applicable"} 1"#,
         r#"oke_node_agent_signal{signal="kubelet_running",result="unknown"} 1"#,
     ] {
         wait_for(line, || has(line), || node.get("/metrics").1);

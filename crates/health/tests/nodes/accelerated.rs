@@ -46,7 +46,9 @@ impl Node {
         node.disks(row.nvme.unwrap());
         let unit = "nvidia-fabricmanager.service";
         node.write(&format!("host/usr/lib/systemd/system/{unit}"), "[Service]\n");
-        node.write(&format!("host/sys/fs/cgroup/systemd/system.slice/{unit}/cgroup.procs"), "4242\n");
+        // As a container sees it: the host's processes are in no cgroup.procs.
+        node.write(&format!("host/sys/fs/cgroup/systemd/system.slice/{unit}/cgroup.procs"), "");
+        node.write(&format!("host/sys/fs/cgroup/pids/system.slice/{unit}/pids.current"), "9\n");
         node
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use health::{Report, SignalState, Verdict};
 
 use crate::accelerated::pci;
-use crate::faults::{Fault, names};
+use crate::faults::{Fault, assert_raised_alone, names};
 use crate::node::{Node, with};
 
 const H100: fn() -> Node = Node::h100;
@@ -139,8 +139,7 @@ pub(crate) fn hardware_faults() -> Vec<Fault> {
             node.write("sys/devices/system/cpu/cpufreq/policy3/scaling_governor", "powersave\n");
         }),
         fault(H100, &["fabric_manager_running"], "has no process", |node| {
-            let folder = "host/sys/fs/cgroup/systemd/system.slice/nvidia-fabricmanager.service";
-            node.write(&format!("{folder}/cgroup.procs"), "");
+            node.write("host/sys/fs/cgroup/pids/system.slice/nvidia-fabricmanager.service/pids.current", "0\n");
         }),
     ]
 }
@@ -155,6 +154,11 @@ fn grown(node: &Node) -> usize {
 
 fn state(report: &Report, signal: &str) -> SignalState {
     report.signals.iter().find(|state| state.signal == signal).unwrap().clone()
+}
+
+#[test]
+fn each_hardware_fault_raises_its_signals_alone() {
+    hardware_faults().into_iter().for_each(assert_raised_alone);
 }
 
 #[test]
