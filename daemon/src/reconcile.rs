@@ -132,12 +132,13 @@ impl Reconciler {
         report
     }
 
-    /// Whether drift of running pods, addresses that ran out or are free again, or a VNIC's link that did not come back call for a
-    /// reconcile.
+    /// Whether drift of running pods, addresses that ran out or are free again, a VNIC's link that did not come back, or a check of
+    /// routes that was put off call for a reconcile.
     pub fn attention(&mut self, hints: DriftHints) -> bool {
         self.pods.attention(hints, &self.node.store)
             || self.pod_addresses.has_changed(&self.node, self.installation.is_ours())
             || self.unreturned.has_new(&self.node.store)
+            || self.interference.attention()
     }
 
     /// The time until a condition becomes due, if nothing happens before.
@@ -148,6 +149,6 @@ impl Reconciler {
 
     /// When to call [`Self::attention`] again although nothing happens.
     pub(crate) fn attention_again(&self) -> Option<Duration> {
-        self.pods.again()
+        self.pods.again().into_iter().chain(self.interference.again()).min()
     }
 }

@@ -10,6 +10,8 @@ mod checks;
 mod kernel;
 mod routes;
 
+use std::time::{Duration, Instant};
+
 use super::StageReport;
 use super::context::Context;
 use crate::report::condition::Condition;
@@ -40,5 +42,14 @@ impl Interference {
             self.found.clone_from(&found);
         }
         report.conditions.extend(found);
+    }
+    /// Whether a check that was put off is due.
+    pub(super) fn attention(&mut self) -> bool {
+        self.routes.take_due(Instant::now())
+    }
+
+    /// When to ask for attention again although nothing happens.
+    pub(super) fn again(&self) -> Option<Duration> {
+        self.routes.again(Instant::now())
     }
 }

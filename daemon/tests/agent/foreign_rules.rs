@@ -133,3 +133,22 @@ fn main_table_that_no_rule_leads_to_is_reported() {
         wait_reported(&node, &agent, "its end", |said| !found(said));
     }
 }
+
+/// The check takes long with so many rules, and after it others are put off.
+#[test]
+fn rule_that_goes_soon_after_a_check_is_not_reported_for_longer() {
+    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+    node.sh(
+        "ip addr add 2603:c020:0:10::7/64 dev ens3 nodad; ip -6 route add default via 2603:c020:0:10::1 dev ens3
+         for family in -4 -6; do seq 1000 | sed 's/.*/rule add pref 300 iif docker& lookup 77/' | ip $family -batch -; done",
+    );
+    let address = pod.addresses()[1];
+    for _ in 0..2 {
+        node.sh(&format!("ip -6 rule add pref 200 from {address} lookup main"));
+        wait_reported(&node, &agent, "the rule", |said| said.len() == 1);
+        node.sh(&format!("ip -6 rule del pref 200 from {address} lookup main"));
+        wait_reported(&node, &agent, "its end", <[String]>::is_empty);
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datapath::host::{HostNetwork, HostVnic};
 use datapath::pod::{PodNetwork, Uplink};
@@ -17,12 +17,15 @@ use vcn::{Family, Ocid, PROTOCOL, Priority, RulePriorities, TableId};
 
 use super::Context;
 use crate::reconcile::StageReport;
-use crate::reconcile::pods::{link_of, network};
+use crate::reconcile::pods::{SETTLED, link_of, network};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Cause;
 
 /// A check for an event is put off for this many times the time of the last one: some programs change rules all the time.
 const CHECK_PAUSE: u32 = 20;
+
+/// The longest time that a check for an event is put off: so long may a condition be out of date.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The kernel's table of the host's own addresses.
 const LOCAL: TableId = TableId(255);
@@ -32,6 +35,8 @@ const LOCAL: TableId = TableId(255);
 pub(super) struct RouteCheck {
     found: Vec<Condition>,
     not_before: Option<Instant>,
+    /// There was an event after the last check: another one follows at `not_before`.
+    is_stale: bool,
 }
 
 impl RouteCheck {
@@ -45,19 +50,42 @@ impl RouteCheck {
         let begun = Instant::now();
         let Some(vnics) = &so_far.configured else { return Vec::new() };
         if context.cause == Cause::Kernel && self.not_before.is_some_and(|at| begun < at) {
+            self.is_stale = true;
             return self.found.clone();
         }
-        let found = match misrouted(network, vnics, context, &so_far.running) {
-            Ok(found) => found,
-            // The rules changed while they were read: there is another event.
-            Err(error) if error.is_retryable() => return self.found.clone(),
-            Err(error) => vec![Condition::degraded(Reason::HostNetworkFailed, chain(&error)).about("packet routes")],
+        let checked = match misrouted(network, vnics, context, &so_far.running) {
+            Ok(found) => Some(found),
+            // The rules changed while they were read, pods' perhaps, whose events cause no check.
+            Err(error) if error.is_retryable() => None,
+            Err(error) => {
+                Some(vec![Condition::degraded(Reason::HostNetworkFailed, chain(&error)).about("packet routes")])
+            }
         };
-        if !context.is_preview() {
-            self.found.clone_from(&found);
-            self.not_before = begun.checked_add(begun.elapsed().saturating_mul(CHECK_PAUSE));
+        if context.is_preview() {
+            return checked.unwrap_or_else(|| self.found.clone());
         }
-        found
+        self.note(checked, begun, begun.elapsed());
+        self.found.clone()
+    }
+
+    /// Notes what a check found, if it came to an end, and puts off the next one.
+    fn note(&mut self, checked: Option<Vec<Condition>>, begun: Instant, took: Duration) {
+        self.is_stale = checked.is_none();
+        self.found = checked.unwrap_or_else(|| std::mem::take(&mut self.found));
+        self.not_before = begun.checked_add(took.saturating_mul(CHECK_PAUSE).min(LONGEST_PAUSE));
+    }
+
+    /// Whether a check that was put off is due. Each is due once.
+    pub(super) fn take_due(&mut self, now: Instant) -> bool {
+        let is_due = self.is_stale && self.not_before.is_none_or(|at| at <= now);
+        self.is_stale &= !is_due;
+        is_due
+    }
+
+    /// The time until a check that was put off is due. Hints about pods, which are looked at then as well, settle meanwhile.
+    pub(super) fn again(&self, now: Instant) -> Option<Duration> {
+        let pause = self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        self.is_stale.then(|| pause.max(SETTLED))
     }
 }
 
@@ -225,5 +253,33 @@ fn within(network: IpNetwork) -> Option<IpAddr> {
             network.nth(1).or(Some(network.ip())).map(IpAddr::V6)
         }
         IpNetwork::V4(_) | IpNetwork::V6(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_that_is_put_off_is_due_once_within_the_bound() {
+        let begun = Instant::now();
+        for (took, pause) in [(1, SETTLED), (50, Duration::from_secs(1)), (60_000, LONGEST_PAUSE)] {
+            let mut routes = RouteCheck::default();
+            routes.note(Some(Vec::new()), begun, Duration::from_millis(took));
+            assert_eq!((routes.again(begun), routes.take_due(begun + pause)), (None, false), "nothing was put off");
+            routes.is_stale = true;
+            assert_eq!(routes.again(begun), Some(pause));
+            let due = [Duration::ZERO, pause, pause].map(|after| routes.take_due(begun + after));
+            assert_eq!((due, routes.again(begun)), ([false, true, false], None));
+        }
+    }
+
+    #[test]
+    fn check_that_found_changing_rules_is_repeated() {
+        let mut routes = RouteCheck::default();
+        let found = vec![Condition::degraded(Reason::RoutingOverridden, "as before".to_owned())];
+        routes.note(Some(found.clone()), Instant::now(), Duration::ZERO);
+        routes.note(None, Instant::now(), Duration::ZERO);
+        assert_eq!((&routes.found, routes.again(Instant::now())), (&found, Some(SETTLED)));
     }
 }
