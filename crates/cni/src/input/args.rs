@@ -7,6 +7,9 @@ use vcn::excerpt;
 
 use crate::error::QUOTED;
 
+/// The key that permits unknown ones.
+const IGNORE_UNKNOWN: &str = "IgnoreUnknown";
+
 /// CNI_ARGS as found. Unknown keys are refused unless `IgnoreUnknown` says otherwise, as the reference library does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args {
@@ -26,7 +29,7 @@ impl Args {
     /// Reads CNI_ARGS. The error is the complaint alone; the caller knows which variable it was.
     ///
     /// # Errors
-    /// When it is not UTF-8, a part has no `=`, a key is there twice, or there are unknown keys without `IgnoreUnknown`.
+    /// When it is not UTF-8, a part has no `=`, a key other than `IgnoreUnknown` is there twice, or there are unknown keys without `IgnoreUnknown`.
     pub fn parse(text: &OsStr) -> Result<Self, String> {
         let text = text.to_str().ok_or("it is not UTF-8")?;
         let mut args = Self::default();
@@ -35,14 +38,15 @@ impl Args {
         for part in text.split(';').filter(|part| !part.is_empty()) {
             let (key, value) =
                 part.split_once('=').ok_or_else(|| format!("{:?} is not KEY=VALUE", excerpt(part, QUOTED)))?;
-            // Another reader may use the other value, so the pod would have two namespaces.
-            if !keys.insert(key) {
+            // Another reader may use the other value, so the pod would have two namespaces. Multus writes its own IgnoreUnknown in
+            // front of the runtime's.
+            if !keys.insert(key) && key != IGNORE_UNKNOWN {
                 return Err(format!("the key {:?} is there twice: give it once", excerpt(key, QUOTED)));
             }
             // Runtimes send empty values for what they do not know; that is the same as not sending them.
             let given = || (!value.is_empty()).then(|| value.to_owned());
             match key {
-                "IgnoreUnknown" => ignore_unknown = truthy(value),
+                IGNORE_UNKNOWN => ignore_unknown = truthy(value),
                 "K8S_POD_NAMESPACE" => args.pod_namespace = given(),
                 "K8S_POD_NAME" => args.pod_name = given(),
                 "K8S_POD_UID" => args.pod_uid = given(),
@@ -99,12 +103,13 @@ mod tests {
             ("K8S_POD_NAMESPACE=a;K8S_POD_NAME=x;K8S_POD_NAMESPACE=b", "K8S_POD_NAMESPACE"),
             ("K8S_POD_UID=a;K8S_POD_UID=a", "K8S_POD_UID"),
             ("K8S_POD_NAMESPACE=;K8S_POD_NAMESPACE=b", "K8S_POD_NAMESPACE"),
-            ("IgnoreUnknown=0;X=y;IgnoreUnknown=1", "IgnoreUnknown"),
             ("IgnoreUnknown=1;X=y;X=z", "X"),
         ] {
             let error = Args::parse(OsStr::new(text)).unwrap_err();
             assert_eq!(error, format!("the key {key:?} is there twice: give it once"), "{text}");
         }
+        let of_multus = "IgnoreUnknown=true;K8S_POD_NAMESPACE=a;X=y;IgnoreUnknown=1";
+        assert_eq!(Args::parse(OsStr::new(of_multus)).unwrap().pod_namespace.as_deref(), Some("a"));
     }
 
     #[test]
