@@ -1,6 +1,6 @@
 //! CNI_ARGS: `KEY=VALUE;KEY=VALUE`. What Kubernetes runtimes say about the pod is in here.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
 use vcn::excerpt;
@@ -29,19 +29,19 @@ impl Args {
     /// Reads CNI_ARGS. The error is the complaint alone; the caller knows which variable it was.
     ///
     /// # Errors
-    /// When it is not UTF-8, a part has no `=`, a key other than `IgnoreUnknown` is there twice, or there are unknown keys without `IgnoreUnknown`.
+    /// When it is not UTF-8, a part has no `=`, a key other than `IgnoreUnknown` has two values, or there are unknown keys without `IgnoreUnknown`.
     pub fn parse(text: &OsStr) -> Result<Self, String> {
         let text = text.to_str().ok_or("it is not UTF-8")?;
         let mut args = Self::default();
-        let (mut keys, mut unknown) = (BTreeSet::new(), Vec::new());
+        let (mut keys, mut unknown) = (BTreeMap::new(), Vec::new());
         let mut ignore_unknown = false;
         for part in text.split(';').filter(|part| !part.is_empty()) {
             let (key, value) =
                 part.split_once('=').ok_or_else(|| format!("{:?} is not KEY=VALUE", excerpt(part, QUOTED)))?;
-            // Another reader may use the other value, so the pod would have two namespaces. Multus writes its own IgnoreUnknown in
-            // front of the runtime's.
-            if !keys.insert(key) && key != IGNORE_UNKNOWN {
-                return Err(format!("the key {:?} is there twice: give it once", excerpt(key, QUOTED)));
+            // Another reader may use the other value, so the pod would have two namespaces. Multus writes the runtime's keys again,
+            // with the same values, and an IgnoreUnknown of its own.
+            if keys.insert(key, value).is_some_and(|before| before != value) && key != IGNORE_UNKNOWN {
+                return Err(format!("the key {:?} has two values: give it once", excerpt(key, QUOTED)));
             }
             // Runtimes send empty values for what they do not know; that is the same as not sending them.
             let given = || (!value.is_empty()).then(|| value.to_owned());
@@ -98,17 +98,18 @@ mod tests {
     }
 
     #[test]
-    fn key_that_is_there_twice_is_refused() {
+    fn key_with_two_values_is_refused() {
         for (text, key) in [
             ("K8S_POD_NAMESPACE=a;K8S_POD_NAME=x;K8S_POD_NAMESPACE=b", "K8S_POD_NAMESPACE"),
-            ("K8S_POD_UID=a;K8S_POD_UID=a", "K8S_POD_UID"),
+            ("K8S_POD_UID=a;K8S_POD_UID=", "K8S_POD_UID"),
+            ("IP=10.0.0.1;IP=10.0.0.2", "IP"),
             ("K8S_POD_NAMESPACE=;K8S_POD_NAMESPACE=b", "K8S_POD_NAMESPACE"),
             ("IgnoreUnknown=1;X=y;X=z", "X"),
         ] {
             let error = Args::parse(OsStr::new(text)).unwrap_err();
-            assert_eq!(error, format!("the key {key:?} is there twice: give it once"), "{text}");
+            assert_eq!(error, format!("the key {key:?} has two values: give it once"), "{text}");
         }
-        let of_multus = "IgnoreUnknown=true;K8S_POD_NAMESPACE=a;X=y;IgnoreUnknown=1";
+        let of_multus = "IgnoreUnknown=true;K8S_POD_NAMESPACE=a;X=y;IgnoreUnknown=1;K8S_POD_NAMESPACE=a";
         assert_eq!(Args::parse(OsStr::new(of_multus)).unwrap().pod_namespace.as_deref(), Some("a"));
     }
 
