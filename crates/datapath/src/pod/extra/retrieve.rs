@@ -60,7 +60,7 @@ fn is_tag_free(
             Some(alias) => *alias == network.pod.ends.alias,
             None => found.mac == Some(device.mac),
         };
-        // What a killed run left of the look below.
+        // A run was killed between the two calls below.
         let is_probe = found.name == network.pod.ends.host;
         return if is_pods || is_probe { host.delete_link(found.index).map(|()| true) } else { Ok(true) };
     }
