@@ -74,7 +74,7 @@ impl AgentPod {
     fn received(object: Received<PodObject>) -> Self {
         Self::of(object.0.unwrap_or_else(|unreadable| {
             let name = unreadable.metadata.name.as_deref();
-            tracing::warn!(event = "agent.pod_unreadable", name, error = unreadable.error, "it is not asked");
+            tracing::warn!(event = "agent.pod_unreadable", name, error = unreadable.error, "no request is sent");
             PodObject { types: None, metadata: unreadable.metadata, spec: PodSpec::default(), status: None }
         }))
     }
