@@ -125,7 +125,8 @@ impl Reconciler {
     ) -> Context<'a> {
         let (settings, is_preview) = (&*node.settings, cause == Cause::Preview);
         so_far.conditions.extend(sources::conditions(facts, Instant::now()));
-        let links = host::links().unwrap_or_else(|error| {
+        let nics = settings.nics();
+        let links = host::links_in_use_first(&nics).unwrap_or_else(|error| {
             so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });
@@ -147,7 +148,7 @@ impl Reconciler {
         let (own, held) = addresses(node);
         // With `ipv6.disable=1` the settings are missing as well.
         let has_ipv6 = settings.sysctl_root.join("net/ipv6").exists();
-        let (requests, nics) = (requests::requests(facts), settings.nics());
+        let requests = requests::requests(facts);
         let unexplained = self.new_vnics.unexplained(facts, &requests, Instant::now());
         let needed = host_routes::needed(facts.instance.value.as_ref(), facts.npn(), resident::api_server::address());
         let known = HostFacts {

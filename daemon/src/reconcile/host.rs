@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use datapath::host::{self, HostNetwork};
 use datapath::{Change, Error, Object, Places, Step};
 use netlink::{Link, RouteFilter, Socket};
-use vcn::{Family, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
+use vcn::{Family, LinkKindName, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
 
 use crate::decide::host_address::HostAddress;
 use crate::decide::slots::TableReferences;
@@ -52,6 +52,35 @@ pub(crate) struct HostPlan {
 /// The host's links.
 pub(crate) fn links() -> Result<Vec<Link>, netlink::Error> {
     Socket::open()?.links()
+}
+
+/// The host's links. Of network cards (`nics`) with one Ethernet address, those with an address or a default route come first: they
+/// are the VNIC's.
+pub(crate) fn links_in_use_first(nics: &LinkKindName) -> Result<Vec<Link>, netlink::Error> {
+    let mut socket = Socket::open()?;
+    let mut links = socket.links()?;
+    let is_shared = |link: &Link| Link::nics_of(&links, link.permanent_mac.or(link.mac)?, nics).nth(1).map(|_| ());
+    if links.iter().any(|link| !link.loopback && is_shared(link).is_some()) {
+        let in_use = in_use(&mut socket)?;
+        links.sort_by_key(|link| !in_use.contains(&link.index));
+    }
+    Ok(links)
+}
+
+/// The indexes of links with an address, which link-local ones are not, or a default route.
+fn in_use(socket: &mut Socket) -> Result<HashSet<u32>, netlink::Error> {
+    let is_link_local = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let addresses = socket.addresses(None)?.into_iter().filter(|it| !is_link_local(it.address.ip()));
+    let mut in_use: HashSet<u32> = addresses.map(|it| it.index).collect();
+    for family in Family::ALL {
+        let main = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(family) };
+        let routes = socket.routes(&main)?;
+        in_use.extend(routes.iter().filter(|route| route.destination.prefix() == 0).map(|route| route.oif));
+    }
+    Ok(in_use)
 }
 
 /// The host's own IPv6 addresses, as our rules mark them; assigned ones first.

@@ -198,6 +198,24 @@ fn bridge_over_the_primary_vnic_is_used_in_its_place() {
     assert_eq!(node.addresses("mv5").iter().filter(|it| it.starts_with("10.")).count(), 0, "it is another program's");
 }
 
+/// Two network cards have the VNIC's Ethernet address, and the kernel lists the other one first.
+#[test]
+fn network_card_with_an_address_is_the_vnics() {
+    let node = dual_stack_node();
+    node.sh("ip link del ens5");
+    node.plug("other", 33);
+    node.plug("ens5", 33);
+    raise_neighbour(&node);
+    node.sh("ip addr add 10.0.33.7/32 dev ens5");
+    let agent = node.ready_agent(&[]);
+    assert_eq!(node.pools()["vnics"][0]["link"], "ens5", "{}", agent.log());
+    Pod::add(&node, "a").wait_connected();
+    assert_eq!(node.addresses("other"), [""; 0]);
+    agent.stop();
+    let _agent = node.ready_agent(&[]);
+    assert_eq!(node.pools()["vnics"][0]["link"], "ens5");
+}
+
 /// As an RDMA network does by DHCP or by router advertisements. With the metric that IPv6 routes have by default it is not
 /// the preferred one.
 #[test]
