@@ -1,6 +1,7 @@
 //! The records of plugin runs: counted, logged, and followed by the work that a pod need not wait for. Plugins do not wait for the
 //! agent: while it is down or its socket full, they write records to a file, which the agent reads later.
 
+mod deleted;
 pub(crate) mod follow_up;
 mod line;
 mod recent;
@@ -17,6 +18,7 @@ use telemetry::{ListenError, Listener, VerbRecord};
 use tokio::time::sleep_until;
 
 use crate::lifecycle::agent::Agent;
+pub(crate) use deleted::DeletedAttachments;
 use line::RunLog;
 pub(crate) use recent::RecentRuns;
 
@@ -85,6 +87,7 @@ impl Intake {
     fn take_in(&self, record: &VerbRecord, channel: Channel) {
         self.agent.metrics.verb(record);
         self.agent.recent.note(record);
+        self.agent.deleted.note(record);
         self.agent.plugin_ran.notify_one();
         if channel == Channel::Socket {
             self.agent.follow_ups.note(record);

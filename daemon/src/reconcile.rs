@@ -30,9 +30,12 @@ mod stage;
 mod tables;
 mod unreturned;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use cni::AttachmentKey;
 
 use crate::decide::devices::Devices;
 use crate::decide::new_vnics::NewVnics;
@@ -132,10 +135,10 @@ impl Reconciler {
         report
     }
 
-    /// Whether drift of running pods, addresses that ran out or are free again, a VNIC's link that did not come back, or a check of
-    /// routes that was put off call for a reconcile.
-    pub fn attention(&mut self, hints: DriftHints) -> bool {
-        self.pods.attention(hints, &self.node.store)
+    /// Whether drift of running pods, attachments that a DEL ended, addresses that ran out or are free again, a VNIC's link that
+    /// did not come back, or a check of routes that was put off call for a reconcile.
+    pub fn attention(&mut self, hints: DriftHints, deleted: &HashSet<AttachmentKey>) -> bool {
+        self.pods.attention(hints, deleted, &self.node.store)
             || self.pod_addresses.has_changed(&self.node, self.installation.is_ours())
             || self.unreturned.has_new(&self.node.store)
             || self.interference.attention()

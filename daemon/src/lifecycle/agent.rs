@@ -6,8 +6,8 @@ use std::time::Instant;
 use ipam::BootId;
 use tokio::sync::{Notify, watch};
 
-use crate::cni_records::RecentRuns;
 use crate::cni_records::follow_up::FollowUps;
+use crate::cni_records::{DeletedAttachments, RecentRuns};
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
 use crate::report::signals::unix_millis;
@@ -28,6 +28,7 @@ pub struct Agent {
     pub reports: watch::Receiver<Option<CompletedReconcile>>,
     pub follow_ups: FollowUps,
     pub recent: RecentRuns,
+    pub deleted: DeletedAttachments,
     /// Notified of each run of a plugin: it may have taken the last address, or freed one.
     pub plugin_ran: Notify,
     /// Notified when links come, go or change.
@@ -42,7 +43,7 @@ impl Agent {
         facts: watch::Receiver<NodeFacts>,
         reports: watch::Receiver<Option<CompletedReconcile>>,
     ) -> Result<Self, ipam::Error> {
-        let (metrics, follow_ups, recent, plugin_ran, links_changed, npn_changed) = Default::default();
+        let (metrics, follow_ups, recent, deleted, plugin_ran, links_changed, npn_changed) = Default::default();
         Ok(Self {
             settings,
             boot: BootId::current()?,
@@ -53,6 +54,7 @@ impl Agent {
             reports,
             follow_ups,
             recent,
+            deleted,
             plugin_ran,
             links_changed,
             npn_changed,

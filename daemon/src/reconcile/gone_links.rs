@@ -1,20 +1,21 @@
 //! Links of pods that are gone although no DEL was called: the runtime lost the pod, or another program deleted the link of a pod
-//! that runs. The agent cannot tell which, and reports both for a while, longer than the record of the pod exists.
+//! that runs. The agent cannot tell which, and reports both for a while, longer than the record of the pod exists. It ends with a
+//! DEL, or when the runtime has made the pod's network again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use cni::AttachmentKey;
 use datapath::pod::LinkEnds;
-use ipam::Allocation;
-use netlink::{Error, Link};
+use ipam::{Allocation, PodRecord};
+use netlink::Link;
 use vcn::IfName;
 
-use super::host;
 use crate::report::condition::{Condition, Reason};
 
 /// A DEL removes the link and then the record, within this time.
 const CONFIRMED: Duration = Duration::from_secs(2);
-/// How long a link that is gone is reported: the agent ends the record of its pod earlier.
+/// How long a link that is gone is reported without a DEL: the agent ends the record of its pod earlier.
 const REPORTED: Duration = Duration::from_mins(5);
 
 /// By the host ends of the links.
@@ -32,36 +33,52 @@ pub(super) struct Moment {
 struct GoneLink {
     since: Instant,
     is_confirmed: bool,
-    /// The pod.
+    key: AttachmentKey,
+    pod: Option<PodRecord>,
+    /// The pod, or its container.
     about: String,
 }
 
 impl GoneLinks {
-    /// Compares the recorded pods with the links. Returns the conditions.
-    pub(super) fn update(&mut self, running: &[&Allocation], moment: Moment) -> Result<Vec<Condition>, Error> {
-        if !(running.is_empty() && self.0.is_empty()) {
-            self.note(running, &host::links()?, moment);
+    /// Compares the recorded pods with the host's links. Returns the conditions.
+    pub(super) fn update(&mut self, running: &[&Allocation], links: &[Link], moment: Moment) -> Vec<Condition> {
+        // A host has a loopback link: without any, the links are unknown.
+        if !links.is_empty() {
+            self.note(running, links, moment);
         }
         let confirmed = self.0.iter().filter(|(_, gone)| gone.is_confirmed);
-        Ok(confirmed.map(|(link, gone)| gone.condition(link)).collect())
+        confirmed.map(|(link, gone)| gone.condition(link)).collect()
     }
 
     fn note(&mut self, running: &[&Allocation], links: &[Link], Moment { now, dead_after }: Moment) {
         // A VNIC's own link that a pod has is not on the host.
-        let gone = running.iter().filter(|it| it.exclusive.is_none() && !has_link(it, links));
-        let gone: HashMap<&IfName, &Allocation> = gone.map(|it| (&it.host_link, *it)).collect();
+        let (linked, gone): (Vec<&Allocation>, Vec<&Allocation>) =
+            running.iter().partition(|it| it.exclusive.is_some() || has_link(it, links));
+        let is_replaced = |key: &AttachmentKey, pod: Option<&PodRecord>| {
+            pod.is_some() && linked.iter().any(|it| follows(it, key, pod))
+        };
+        let gone = gone.into_iter().filter(|it| !is_replaced(&it.key, it.pod.as_ref()));
+        let gone: HashMap<&IfName, &Allocation> = gone.map(|it| (&it.host_link, it)).collect();
         let is_back = |link: &IfName| links.iter().any(|other| other.name == *link);
         self.0.retain(|link, known| match (gone.contains_key(link), known.is_confirmed) {
             (true, _) => true,
             // A DEL ended it.
             (false, false) => false,
-            (false, true) => (dead_after..REPORTED).contains(&now.duration_since(known.since)) && !is_back(link),
+            (false, true) => {
+                let is_reported = (dead_after..REPORTED).contains(&now.duration_since(known.since));
+                is_reported && !is_back(link) && !is_replaced(&known.key, known.pod.as_ref())
+            }
         });
         for (link, allocation) in gone {
-            let new = || GoneLink { since: now, is_confirmed: false, about: allocation.holder() };
-            let known = self.0.entry(link.clone()).or_insert_with(new);
+            let known = self.0.entry(link.clone()).or_insert_with(|| GoneLink::of(allocation, now));
             known.is_confirmed = now.duration_since(known.since) >= CONFIRMED;
         }
+    }
+
+    /// Forgets the attachments that a DEL ended. Returns whether one of them was reported.
+    pub(super) fn end(&mut self, deleted: &HashSet<AttachmentKey>) -> bool {
+        let ended = self.0.extract_if(|_, gone| deleted.contains(&gone.key));
+        ended.filter(|(_, gone)| gone.is_confirmed).count() > 0
     }
 
     /// Whether a link is to be looked at again now.
@@ -76,6 +93,11 @@ impl GoneLinks {
 }
 
 impl GoneLink {
+    fn of(allocation: &Allocation, since: Instant) -> Self {
+        let Allocation { key, pod, .. } = allocation.clone();
+        Self { since, is_confirmed: false, key, pod, about: allocation.holder() }
+    }
+
     fn condition(&self, link: &IfName) -> Condition {
         let message = format!(
             "the host link {link} of the pod is gone, and no DEL was called: another program deleted it, or the runtime lost the \
@@ -83,6 +105,12 @@ impl GoneLink {
         );
         Condition::degraded(Reason::PodLinkGone, message).about(&self.about)
     }
+}
+
+/// Whether an attachment is the same interface of the same pod, in another container.
+fn follows(allocation: &Allocation, key: &AttachmentKey, pod: Option<&PodRecord>) -> bool {
+    let other = &allocation.key;
+    other != key && other.network == key.network && other.ifname == key.ifname && allocation.pod.as_ref() == pod
 }
 
 /// Whether any link may be the host end of the pod's: another program may rename it or remove its alias.
@@ -102,13 +130,18 @@ mod tests {
     use super::*;
     use crate::fixture::link;
 
-    fn allocation(exclusive: bool) -> Allocation {
-        let own = exclusive.then(|| json!({"link": "ens6", "mac": "02:00:17:00:00:0c"}));
+    const LINK: &str = "vcn000000000000";
+
+    fn allocation(container: &str, link: &str) -> Allocation {
         serde_json::from_value(json!({
-            "key": {"network": "vcn-native", "containerId": "a", "ifname": "eth0"}, "addresses": [], "since": 1,
-            "hostLink": "vcn000000000000", "pod": {"namespace": "shop", "name": "web-0"}, "exclusive": own,
+            "key": {"network": "vcn-native", "containerId": container, "ifname": "eth0"}, "addresses": [], "since": 1,
+            "hostLink": link, "pod": {"namespace": "shop", "name": "web-0"},
         }))
         .unwrap()
+    }
+
+    fn pod() -> Allocation {
+        allocation("a", LINK)
     }
 
     fn at(start: Instant, second: u64) -> Moment {
@@ -117,8 +150,8 @@ mod tests {
 
     /// Whether the link is reported at these seconds, while the record exists until `recorded` and the link is there until 0.
     fn reported(recorded: u64, seconds: &[u64]) -> Vec<bool> {
-        let (mut gone, start, pod) = (GoneLinks::default(), Instant::now(), allocation(false));
-        gone.note(&[&pod], &[link("vcn000000000000", 7)], at(start, 0));
+        let (mut gone, start, pod) = (GoneLinks::default(), Instant::now(), pod());
+        gone.note(&[&pod], &[link(LINK, 7)], at(start, 0));
         let is_reported = |second: &u64| {
             let running: &[&Allocation] = if *second <= recorded { &[&pod] } else { &[] };
             gone.note(running, &[link("ens3", 2)], at(start, *second));
@@ -136,23 +169,60 @@ mod tests {
 
     #[test]
     fn link_of_an_exclusive_vnic_is_in_its_pod() {
-        let (mut gone, start, pod) = (GoneLinks::default(), Instant::now(), allocation(true));
+        let own = serde_json::from_value(json!({"link": "ens6", "mac": "02:00:17:00:00:0c"})).unwrap();
+        let pod = Allocation { exclusive: Some(own), ..pod() };
+        let (mut gone, start) = (GoneLinks::default(), Instant::now());
         for second in [0, 60] {
             gone.note(&[&pod], &[], at(start, second));
         }
         assert!(gone.0.is_empty());
     }
 
+    /// A link that is reported 60 s after the pod's record ended.
+    fn reported_link(start: Instant) -> GoneLinks {
+        let (mut gone, host) = (GoneLinks::default(), [link("ens3", 2)]);
+        for second in [0, 5, 31] {
+            gone.update(&[&pod()], &host, at(start, second));
+        }
+        let conditions = gone.update(&[], &host, at(start, 60));
+        assert_eq!(conditions.len(), 1);
+        assert_eq!(conditions[0].subject.as_deref(), Some("shop/web-0"));
+        gone
+    }
+
     #[test]
     fn link_that_is_back_is_no_longer_reported() {
-        let (mut gone, start, pod) = (GoneLinks::default(), Instant::now(), allocation(false));
-        for second in [0, 5] {
-            gone.note(&[&pod], &[], at(start, second));
-        }
-        assert!(gone.0.values().all(|gone| gone.is_confirmed) && !gone.0.is_empty());
-        let condition = gone.0.iter().map(|(link, gone)| gone.condition(link)).next().unwrap();
-        assert_eq!(condition.subject.as_deref(), Some("shop/web-0"));
-        gone.note(&[&pod], &[link("vcn000000000000", 8)], at(start, 6));
+        let start = Instant::now();
+        assert_eq!(reported_link(start).update(&[], &[link(LINK, 8)], at(start, 61)), []);
+    }
+
+    #[test]
+    fn del_ends_the_report_although_the_record_is_gone() {
+        let mut gone = reported_link(Instant::now());
+        assert!(!gone.end(&HashSet::from(["vcn-native/b/eth0".parse().unwrap()])), "of another container");
+        assert!(gone.end(&HashSet::from(["vcn-native/a/eth0".parse().unwrap()])));
         assert!(gone.0.is_empty());
+    }
+
+    #[test]
+    fn new_container_of_the_pod_ends_the_report() {
+        let (start, next) = (Instant::now(), allocation("b", "vcn111111111111"));
+        let host = [link("ens3", 2), link("vcn111111111111", 9)];
+        assert_eq!(reported_link(start).update(&[&next], &host, at(start, 61)), []);
+        let other = Allocation { pod: None, ..next.clone() };
+        assert_eq!(reported_link(start).update(&[&other], &host, at(start, 61)).len(), 1, "another pod's");
+        // The record of the container that the runtime lost is there for a while.
+        let mut gone = GoneLinks::default();
+        for second in [0, 5] {
+            assert_eq!(gone.update(&[&pod(), &next], &host, at(start, second)), []);
+        }
+    }
+
+    #[test]
+    fn unknown_links_are_not_gone() {
+        let (mut gone, start) = (GoneLinks::default(), Instant::now());
+        for second in [0, 5] {
+            assert_eq!(gone.update(&[&pod()], &[], at(start, second)), []);
+        }
     }
 }

@@ -8,9 +8,10 @@
 //!
 //! Only what a finished ADD recorded is repaired. What is repaired during a DEL is removed as an orphan.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use cni::AttachmentKey;
 use datapath::host::HostVnic;
 use datapath::pod::PodNetwork;
 use datapath::{Places, Snapshot, Step, pods};
@@ -77,9 +78,7 @@ impl RunningPods {
         let running: Vec<&Allocation> = finished.filter(is_ours).collect();
         if !context.is_preview() {
             let moment = Moment { now: Instant::now(), dead_after: context.node.settings.dead_after };
-            let gone = self.gone.update(&running, moment);
-            let failed = |error| vec![Condition::degraded(Reason::PodNetworkBroken, chain(&error)).about("pods")];
-            report.conditions.extend(gone.unwrap_or_else(failed));
+            report.conditions.extend(self.gone.update(&running, &context.links, moment));
         }
         let broken = if running.is_empty() { Ok(Vec::new()) } else { broken(&running, context) };
         let (broken, mut places) = broken
@@ -110,11 +109,12 @@ impl RunningPods {
         Ok(())
     }
 
-    /// Whether a reconcile is due: for drift that was found, or for hints of kernel events about recorded pods. New `hints` must
-    /// settle first.
-    pub(super) fn attention(&mut self, hints: DriftHints, store: &Store) -> bool {
+    /// Whether a reconcile is due: for drift that was found, for a condition that a DEL ended, or for hints of kernel events
+    /// about recorded pods. New `hints` must settle first.
+    pub(super) fn attention(&mut self, hints: DriftHints, deleted: &HashSet<AttachmentKey>, store: &Store) -> bool {
         let settled = std::mem::replace(&mut self.hints, hints);
-        !self.drift.is_empty()
+        self.gone.end(deleted)
+            || !self.drift.is_empty()
             || self.gone.is_waiting(Instant::now())
             || (!settled.is_empty() && store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)))
     }

@@ -100,8 +100,8 @@ impl ReconcileLoop {
                 WakeReason::Ended => return Ok(None),
                 WakeReason::Hints => self.schedule.attend(Instant::now() + SETTLED),
                 WakeReason::Attention => {
-                    let hints = self.wakeups.take_hints();
-                    let is_due = self.on_thread(move |reconciler| reconciler.attention(hints)).await?;
+                    let (hints, deleted) = (self.wakeups.take_hints(), self.wakeups.agent().deleted.take());
+                    let is_due = self.on_thread(move |reconciler| reconciler.attention(hints, &deleted)).await?;
                     let again = self.reconciler().attention_again();
                     self.schedule.attention = again.map(|wait| Instant::now() + wait);
                     if is_due {

@@ -103,9 +103,9 @@ impl Wakeups {
         own.into_iter().flatten().chain(notices.into_values().flatten())
     }
 
-    /// Whether there are hints about running pods.
+    /// Whether there are hints about running pods, or attachments that a DEL ended.
     pub(super) fn has_hints(&mut self) -> bool {
-        self.kernel.source().is_some_and(|events| events.has_hints())
+        !self.agent.deleted.is_empty() || self.kernel.source().is_some_and(|events| events.has_hints())
     }
 
     /// Takes the hints about running pods.

@@ -2,6 +2,7 @@
 //! else here may call it; house-lint checks that.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,8 +101,8 @@ impl Node {
     pub(crate) fn attention(&self, reconciler: &mut Reconciler, addresses: Vec<IpAddr>) -> bool {
         let hints = DriftHints { addresses: addresses.into_iter().collect(), ..DriftHints::default() };
         self.call(|| {
-            reconciler.attention(hints);
-            reconciler.attention(DriftHints::default())
+            reconciler.attention(hints, &HashSet::new());
+            reconciler.attention(DriftHints::default(), &HashSet::new())
         })
     }
 

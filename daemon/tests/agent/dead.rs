@@ -6,12 +6,14 @@ use std::net::IpAddr;
 use ipam::NetnsRecord;
 use oke_node_agent::report::condition::{Condition, Reason};
 use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
+use telemetry::{Delivery, Sink, VerbRecord};
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, wait_for};
 use crate::pod::{Pod, store};
 use crate::pods::left;
+use crate::records::record;
 
 fn held(node: &Node) -> Vec<IpAddr> {
     let held = store(node).read().unwrap();
@@ -58,6 +60,20 @@ fn deleted_link_of_a_running_pod_is_reported_until_it_is_removed() {
     let (_, listed) = node.run(&["attachments"]);
     assert!(listed.contains("gone without a DEL: another program deleted it"), "{listed}");
     pod.del(&node);
+    node.wait_conditions(&agent, &[]);
+}
+
+/// As when the runtime removes a pod after the agent freed its addresses: nothing but the DEL tells it.
+#[test]
+fn del_ends_the_report_of_a_link_whose_record_is_gone() {
+    let (node, agent) = dual_stack_node().with_agent(&["--dead-after-seconds", "3"]);
+    let pod = Pod::add(&node, "web");
+    let addresses = pod.addresses();
+    node.sh(&format!("ip link delete {}", pod.host_link()));
+    wait_for("its addresses to be free", || freed(&node) == addresses, || agent.log());
+    node.wait_conditions(&agent, &["PodLinkGone"]);
+    let del = VerbRecord { network: "vcn-native".into(), ..record("DEL", "web") };
+    assert_eq!(Sink::new(node.path("run")).send(&del), Delivery::Agent);
     node.wait_conditions(&agent, &[]);
 }
 

@@ -104,7 +104,9 @@ fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
         });
         assert_repairs(&node, &agent);
         pod.wait_connected();
-        Pod::add(&node, "b").wait_connected();
+        // It is kept: a pod that goes without a DEL is reported.
+        let other = Pod::add(&node, "b");
+        other.wait_connected();
         node.metadata.set_fault(Fault::None);
         node.wait_conditions(&agent, &[]);
     }
