@@ -65,6 +65,12 @@ Examples:
   kubectl oke-node node 10.0.0.2
   kubectl oke-node node 10.0.0.2 -o json | jq '.findings[].nextStep'")]
     Node(NodeArgs),
+    /// Show GPUs and RDMA ports of all nodes: which device is wrong, since when, and what it needs
+    #[command(after_help = "\
+Examples:
+  kubectl oke-node gpus                           nodes with GPUs or RDMA, the worst first, with each faulty device
+  kubectl oke-node gpus -o json | jq '.nodes[].problems[].device'")]
+    Gpus(GpusArgs),
     /// Show VnicAttachments with their instance, VNIC and state
     #[command(after_help = "\
 Examples:
@@ -81,12 +87,13 @@ Examples:
   kubectl oke-node nettest 10.0.10.2/10.0.11.2 10.0.20.3    from the address of a secondary VNIC
   kubectl oke-node nettest 10.0.10.2 imds               a service: gateway, imds, dns, apiserver, oci-services")]
     Nettest(NetTestArgs),
-    /// Explain an error code, a condition, a reason, a signal or a rule, without a cluster
+    /// Explain an error code, a condition, a reason, a signal, a rule or an Xid, without a cluster
     #[command(after_help = "\
 Examples:
   kubectl oke-node explain 102                    an error code of the CNI plugins
   kubectl oke-node explain SubnetFull             a reason of a VnicAttachment
   kubectl oke-node explain AddressesExhausted     a condition of the agent
+  kubectl oke-node explain xid 79                 an Xid of NVIDIA's GPU driver, or an SXid of its NVSwitches
   kubectl oke-node explain                        all words")]
     Explain(ExplainArgs),
 }
@@ -97,6 +104,14 @@ pub(crate) struct StatusArgs {
     /// Only nodes that are not healthy
     #[arg(long)]
     pub problems: bool,
+    /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// How the accelerators are printed.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct GpusArgs {
     /// The output format.
     #[command(flatten)]
     pub output: Output,
@@ -163,9 +178,9 @@ impl NetTestArgs {
 /// Which word, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The word: a code, a condition, a reason, a signal or a rule; without it, all words are listed
-    #[arg(value_name = "CODE|CONDITION|SIGNAL")]
-    pub word: Option<String>,
+    /// The word: a code, a condition, a reason, a signal, a rule, `xid NUMBER` or `sxid NUMBER`; without it, all words are listed
+    #[arg(value_name = "CODE|CONDITION|SIGNAL", num_args = 0..=2)]
+    pub words: Vec<String>,
     /// The output format.
     #[command(flatten)]
     pub output: Output,

@@ -5,6 +5,8 @@ use api::{AttachmentReason, ProfileReason};
 use health::collector::{Area, Signal};
 use health::collectors;
 use health::fleet::{CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY, NODE_NOT_READY};
+use health::hardware::device::{self, FaultyDevice};
+use health::hardware::messages::{Advice, catalogue};
 use health::reason::Reason as AgentReason;
 use health::rules::{Rule, Rules};
 use health::{Verdict, summary};
@@ -62,6 +64,9 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// What an Xid is.
+const XID: &str = "Xid of NVIDIA's GPU driver";
+
 /// The most words that are suggested.
 const SUGGESTED: usize = 5;
 /// How similar a suggestion is, from 0 to 1.
@@ -95,11 +100,51 @@ pub(crate) fn entries() -> Vec<Entry> {
         .map(|it| entry("condition of the agent", it.as_str(), &[("Means", it.meaning()), ("Do", it.next_step())]));
     let attachment = AttachmentReason::ALL.iter().map(|it| of_reason("reason of a VnicAttachment", *it));
     let profile = ProfileReason::ALL.iter().map(|it| of_reason("reason of a VnicProfile", *it));
+    let devices = device::reasons().map(|(word, next)| {
+        let means = "A device of the node has this problem; the condition's message names the device.";
+        entry("reason of a Node's condition", &word, &[("Means", means), ("Do", next)])
+    });
     let known = of_node().into_iter().chain(codes()).chain(agent).chain(attachment).chain(profile);
-    known.chain(signals).chain(of_rules).collect()
+    known.chain(devices).chain(signals).chain(of_rules).chain(xids()).collect()
 }
 
-/// Those of a word, in any case, with `-` or `_`.
+/// NVIDIA's catalogue of Xids, each code once.
+fn xids() -> impl Iterator<Item = Entry> {
+    catalogue::xids().map(|(code, row)| {
+        let advice = format!("{}; NVIDIA's word is {}", row.advice.text(), row.advice.as_str());
+        let severity = row.level.as_str();
+        entry(XID, &format!("Xid {code}"), &[("Means", &row.note), ("Severity", severity), ("Do", &advice)])
+    })
+}
+
+/// An Xid that the catalogue lacks, or an SXid, of which there is no catalogue.
+pub(crate) fn unlisted_code(word: &str) -> Option<Entry> {
+    let word = plain(word);
+    let is_code = |code: &&str| !code.is_empty() && code.len() <= 6 && code.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(code) = word.strip_prefix("xid").filter(is_code) {
+        let means = "NVIDIA's catalogue does not have this code, or it had none when this version was made. The agent shows it and does not judge it.";
+        let next = "Look for an Xid 154 of the same device, which has the driver's own verdict, and for the code in NVIDIA's page \"Xid Errors\".";
+        return Some(entry(XID, &format!("Xid {code}"), &[("Means", means), ("Do", next)]));
+    }
+    let code = word.strip_prefix("sxid").filter(is_code)?;
+    let (means, next) = if catalogue::is_fatal_sxid(code.parse().ok()?) {
+        ("An NVSwitch reports an error that ends all its traffic.", Advice::ResetFabric.text())
+    } else {
+        (
+            "An NVSwitch reports an error. Its severity, Fatal or Non-fatal, is a word of the kernel message; only fatal ones are a problem.",
+            "if it is Fatal, drain the node, then reset all GPUs and switches, or reboot; else nothing: only a rising rate says something",
+        )
+    };
+    Some(entry("SXid of NVIDIA's NVSwitch driver", &format!("SXid {code}"), &[("Means", means), ("Do", next)]))
+}
+
+/// What a faulty device needs, or what the signal's remedy begins with.
+pub(crate) fn need(signal: &str, device: Option<&FaultyDevice>) -> String {
+    let remedy = || next_step(signal, Verdict::Problem).and_then(|step| step.split(['.', ';']).next());
+    device.and_then(FaultyDevice::need).or_else(remedy).unwrap_or_default().to_owned()
+}
+
+/// Those of a word, in any case, with `-`, `_` or a blank.
 pub(crate) fn find(entries: &[Entry], word: &str) -> Vec<Entry> {
     let wanted = plain(word);
     let is_meant = |entry: &&Entry| {
@@ -134,6 +179,9 @@ pub(crate) fn next_step(name: &str, verdict: Verdict) -> Option<&'static str> {
         NODE_NOT_READY => return Some(NODE_NOT_READY_STEP),
         _ => {}
     }
+    if let Some((_, next)) = device::reasons().find(|(reason, _)| reason == name) {
+        return Some(next);
+    }
     if let Some((_, _, next)) = REQUESTS.iter().find(|(word, ..)| *word == name) {
         return Some(next);
     }
@@ -142,7 +190,7 @@ pub(crate) fn next_step(name: &str, verdict: Verdict) -> Option<&'static str> {
 }
 
 fn plain(word: &str) -> String {
-    word.chars().filter(|char| !matches!(char, '-' | '_')).map(|char| char.to_ascii_lowercase()).collect()
+    word.chars().filter(|char| !matches!(char, '-' | '_' | ' ')).map(|char| char.to_ascii_lowercase()).collect()
 }
 
 fn entry(kind: &'static str, word: &str, parts: &[(&str, &str)]) -> Entry {
@@ -279,8 +327,23 @@ mod tests {
         assert_eq!(kinds("no_address"), ["error code of the CNI plugins"]);
         assert_eq!(kinds("oke.oraclecloud.com/networkready"), ["condition of a Node"]);
         assert_eq!(kinds("Ready"), ["reason of a VnicAttachment", "reason of a VnicProfile"]);
+        assert_eq!((kinds("xid 79"), kinds("XID79")), (vec![XID], vec![XID]));
+        assert_eq!(kinds("XidNodeReboot"), ["reason of a Node's condition"]);
         assert_eq!(kinds("conntrack-use"), ["health signal"]);
         assert_eq!(kinds("conntrack_nearly_full"), ["health rule"]);
+    }
+
+    #[test]
+    fn codes_of_nvidia_are_explained_without_a_cluster() {
+        let text = |word: &str| {
+            let found = crate::commands::explain::run(word).entries;
+            found.iter().flat_map(|entry| &entry.parts).map(|part| part.text.clone()).collect::<Vec<_>>().join(" ")
+        };
+        let xid = text("xid 79");
+        assert!(xid.contains("fallen off the bus") && xid.contains("reboot") && xid.contains("RESTART_BM"), "{xid}");
+        assert!(text("Xid 99999").contains("does not judge"));
+        assert!(text("sxid 22003").contains("ends all its traffic") && text("SXid 20034").contains("Non-fatal"));
+        assert_eq!((text("xid"), text("xid x"), text("sxid 1234567")), (String::new(), String::new(), String::new()));
     }
 
     #[test]

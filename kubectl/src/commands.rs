@@ -1,6 +1,7 @@
 //! The commands, a file each. Each collects an answer as data; `run.rs` prints it.
 
 pub(crate) mod explain;
+pub(crate) mod gpus;
 pub(crate) mod nettest;
 pub(crate) mod node;
 pub(crate) mod status;

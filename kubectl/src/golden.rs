@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use vcn::Ocid;
 
 use crate::cluster::Attachments;
+use crate::commands::gpus::Gpus;
 use crate::commands::node::finding::Finding;
 use crate::commands::node::{NodeAnswer, NodeObject};
 use crate::commands::status::Status;
@@ -57,6 +58,18 @@ fn status_shows_the_worst_nodes_first() {
     let mut fleet: Fleet = read("status/fleet.json");
     fleet.nodes.retain(|node| node.name == "10.0.0.1");
     assert_eq!(Status::new(fleet, None).exit(), Exit::Fine);
+}
+
+#[test]
+fn gpus_shows_each_faulty_device_of_the_worst_nodes_first() {
+    let gpus = || Gpus::of(Status::new(read("gpus/fleet.json"), None));
+    shows(&gpus(), NARROW, "gpus/table.txt");
+    let text = serde_json::to_string_pretty(&gpus()).unwrap() + "\n";
+    assert_eq!(resident::documents::compare_file(&path("gpus/output.json"), &text), Ok(()));
+    assert_eq!(gpus().exit(), Exit::Problem);
+    let mut fleet: Fleet = read("gpus/fleet.json");
+    fleet.nodes.retain(|node| node.name == "10.0.0.3");
+    assert_eq!(Gpus::of(Status::new(fleet, None)).exit(), Exit::Fine, "a full disk is no matter of GPUs");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use api::GROUP;
 use health::fleet::{FleetNode, NODE_NOT_READY, NodeState};
 use health::rules::{Action, Severity};
-use health::summary::{Check, Summary};
+use health::summary::{AcceleratorSources, Check, Summary};
 use health::{Area, Verdict};
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use serde::Serialize;
@@ -77,6 +77,10 @@ pub(crate) fn entry(node: &Node) -> FleetNode {
         instance: instance.clone(),
         shape: node.metadata.labels.as_ref().and_then(|labels| labels.get(SHAPE)).cloned(),
         ready: conditions.iter().any(|one| one.kind == KUBELET && one.status == "True"),
+        accelerators: conditions
+            .iter()
+            .any(|one| one.kind == Area::Accelerators.condition())
+            .then(AcceleratorSources::default),
         checks: conditions.iter().filter(|one| one.status != "True").map(check).collect(),
         ..Summary::default()
     };
@@ -122,6 +126,7 @@ fn check(one: &Condition) -> Check {
         message,
         since_unix_millis: one.since_unix_millis,
         not_measured: None,
+        devices: Vec::new(),
     }
 }
 

@@ -15,7 +15,7 @@ use vcn::printable;
 
 use crate::args::{Args, Command, Format};
 use crate::cluster::Cluster;
-use crate::commands::{explain, nettest, node, status, vnics};
+use crate::commands::{explain, gpus, nettest, node, status, vnics};
 use crate::table::paint;
 
 /// For a command with all its requests: more than a network test takes.
@@ -71,6 +71,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let command = async {
         match args.command {
             Command::Status(asked) => print(&status::run(&cluster, asked.problems).await?, asked.output.format),
+            Command::Gpus(asked) => print(&gpus::run(&cluster).await?, asked.output.format),
             Command::Node(asked) => print(&node::run(&cluster, &asked.name).await?, asked.output.format),
             Command::Vnics(asked) => print(&vnics::run(&cluster, asked.node.as_deref()).await?, asked.output.format),
             Command::Nettest(asked) => match nettest::object(&asked) {
@@ -80,7 +81,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
                 },
                 Err(error) => Ok(failed(&error, Exit::Usage)),
             },
-            Command::Explain(asked) => print(&explain::run(asked.word.as_deref()), asked.output.format),
+            Command::Explain(asked) => print(&explain::run(&asked.words.join(" ")), asked.output.format),
         }
     };
     let exit = runtime.block_on(async {

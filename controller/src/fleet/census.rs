@@ -1,9 +1,11 @@
 //! The fleet in numbers, for metrics.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use health::fleet::NodeState;
+use health::hardware::device;
 use health::report::Verdict;
 use health::rules::Severity;
 use tokio::time::Instant;
@@ -13,11 +15,16 @@ use crate::fleet::roster::Roster;
 /// A check that is no known signal. Agents' conditions are among them, and whatever else an agent may send.
 const OTHER: &str = "other";
 
+/// The reasons of devices that are known.
+static REASONS: LazyLock<Vec<String>> = LazyLock::new(|| device::reasons().map(|(reason, _)| reason).collect());
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FleetCensus {
     pub nodes: BTreeMap<NodeState, usize>,
     /// Nodes with a problem, by signal.
     pub problems: BTreeMap<(&'static str, Severity), usize>,
+    /// Devices with a problem, by reason.
+    pub devices: BTreeMap<&'static str, usize>,
     /// The age of the oldest summary.
     pub oldest: Duration,
     /// The duration of the last sweep.
@@ -37,6 +44,12 @@ impl FleetCensus {
             for check in summary.checks.iter().filter(|check| check.verdict == Verdict::Problem) {
                 let signal = health::collectors::signal(&check.name).map_or(OTHER, |signal| signal.name);
                 *census.problems.entry((signal, check.severity)).or_default() += 1;
+                for device in &check.devices {
+                    let reason = device.reason.as_ref().map_or(signal, |reason| {
+                        REASONS.iter().find(|known| *known == reason).map_or(OTHER, String::as_str)
+                    });
+                    *census.devices.entry(reason).or_default() += 1;
+                }
             }
         }
         census
@@ -47,6 +60,7 @@ impl FleetCensus {
 mod tests {
     use std::sync::Arc;
 
+    use health::hardware::device::FaultyDevice;
     use health::summary::Check;
     use health::{Area, Summary};
 
@@ -69,9 +83,15 @@ mod tests {
             message: String::new(),
             since_unix_millis: 1,
             not_measured: None,
+            devices: Vec::new(),
         };
-        let summary = Summary { checks: ["pids", "made-up-1", "made-up-2"].map(check).to_vec(), ..Summary::default() };
+        let device = |reason: &str| FaultyDevice { reason: Some(reason.to_owned()), ..FaultyDevice::default() };
+        let mut checks = ["pids", "made-up-1", "made-up-2"].map(check).to_vec();
+        checks[1].devices = ["XidNodeReboot", "XidNodeReboot", "MadeUp"].map(device).to_vec();
+        let summary = Summary { checks, ..Summary::default() };
         roster.answered(&node, Ok(Answer::Changed(Box::new(summary), None)), now, 0.0);
+        let devices = BTreeMap::from([("XidNodeReboot", 2), (OTHER, 1)]);
+        assert_eq!(FleetCensus::of(&roster, now).devices, devices);
         let expected = BTreeMap::from([(("pids", Severity::Warning), 1), ((OTHER, Severity::Warning), 2)]);
         assert_eq!(FleetCensus::of(&roster, now).problems, expected);
     }

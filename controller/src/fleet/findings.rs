@@ -56,6 +56,7 @@ fn problem(name: &str, severity: Severity) -> Check {
         message: String::new(),
         since_unix_millis: 0,
         not_measured: None,
+        devices: Vec::new(),
     }
 }
 

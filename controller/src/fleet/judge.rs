@@ -1,6 +1,5 @@
 //! Which conditions of Nodes to write: a pure function of what agents answered and what the Nodes have.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use api::ConditionStatus;
@@ -208,20 +207,20 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
     let is_critical = |check: &&Check| {
         check.area == area && check.verdict == Verdict::Problem && check.severity == Severity::Critical
     };
-    let mut critical: Vec<&Check> = summary.checks.iter().filter(is_critical).collect();
-    critical.sort_by_key(|check| (Reverse(check.severity), check.since_unix_millis, &check.name));
+    let mut critical: Vec<Check> = summary.checks.iter().filter(is_critical).flat_map(Check::per_device).collect();
+    critical.sort_by(|a, b| (a.since_unix_millis, &a.name).cmp(&(b.since_unix_millis, &b.name)));
+    let is_blind = area == Area::Accelerators && summary.accelerators.is_some_and(|sources| !sources.kernel_messages);
+    let blind = if is_blind { " Kernel messages are not read: set agent.kernelLog." } else { "" };
     let Some(worst) = critical.first() else {
         let is_of_area = |check: &&Check| check.area == area || area == Area::Accelerators;
         if let Some(off) = summary.checks.iter().filter(is_of_area).find(|check| check.name == HEALTH_OFF) {
             return (ConditionStatus::Unknown, HEALTH_OFF.to_owned(), shown(&off.message));
         }
-        let is_blind =
-            area == Area::Accelerators && summary.accelerators.is_some_and(|sources| !sources.kernel_messages);
-        let blind = if is_blind { " Kernel messages are not read: set agent.kernelLog." } else { "" };
         return (ConditionStatus::True, HEALTHY.to_owned(), format!("No critical problem.{blind}"));
     };
-    let messages: Vec<String> = critical.iter().take(MESSAGES).map(|check| message_of(check)).collect();
-    (ConditionStatus::False, reason(&worst.name), shown(&messages.join(" ")))
+    let messages: Vec<String> = critical.iter().take(MESSAGES).map(message_of).collect();
+    let messages = vcn::excerpt(&messages.join(" "), MESSAGE_MAX - blind.len()).into_owned();
+    (ConditionStatus::False, reason(&worst.name), shown(&format!("{messages}{blind}")))
 }
 
 /// Words of an agent, within the bounds of the policy oke-node-controller-writes.
@@ -230,11 +229,17 @@ fn shown(text: &str) -> String {
 }
 
 fn message_of(check: &Check) -> String {
-    let message = check.message.trim();
-    let Some(gap) = &check.not_measured else { return message.to_owned() };
-    let since = i64::try_from(gap.since_unix_millis / 1000).ok().and_then(|second| Timestamp::from_second(second).ok());
-    let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
-    format!("{message} Not measured{since}: {}.", gap.reason.trim_end_matches('.'))
+    let message = match check.subject.as_deref().filter(|_| !check.devices.is_empty()) {
+        Some(device) => format!("{device}{}: {}", since(check.since_unix_millis), check.message.trim()),
+        None => check.message.trim().to_owned(),
+    };
+    let Some(gap) = &check.not_measured else { return message };
+    format!("{message} Not measured{}: {}.", since(gap.since_unix_millis), gap.reason.trim_end_matches('.'))
+}
+
+fn since(unix_millis: u64) -> String {
+    let time = i64::try_from(unix_millis / 1000).ok().and_then(|second| Timestamp::from_second(second).ok());
+    time.map(|time| format!(" since {time}")).unwrap_or_default()
 }
 
 /// A check's name as Kubernetes writes reasons: `conntrack_use` is `ConntrackUse`. An agent may send any name.

@@ -60,6 +60,7 @@ mod tests {
             message: String::new(),
             since_unix_millis: 0,
             not_measured: None,
+            devices: Vec::new(),
         };
         Summary { checks: vec![check], ..Summary::default() }
     }

@@ -178,6 +178,7 @@ fn check(verdict: Verdict, message: String) -> Check {
         message,
         since_unix_millis: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default(),
         not_measured: None,
+        devices: Vec::new(),
     }
 }
 

@@ -365,7 +365,7 @@ impl AgentRecord {
     const fn new(now: Instant) -> Self {
         Self {
             peer: Err(NoPeer::NoPod),
-            report: NodeReport { allocatable_memory: None, runtime: None },
+            report: NodeReport { allocatable_memory: None, allocatable_gpus: None, runtime: None },
             findings: Vec::new(),
             known_since: now,
             due: None,

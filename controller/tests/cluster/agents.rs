@@ -159,6 +159,7 @@ impl FakeAgent {
             message: format!("{} is missing on the host or not mounted", signal.source),
             since_unix_millis: 1_790_000_000_000,
             not_measured: None,
+            devices: Vec::new(),
         };
         let mut summary = self.state.summary.lock().unwrap();
         summary.instance = Some(format!("ocid1.instance.oc1.iad.{}", "a".repeat(60)));
@@ -180,6 +181,7 @@ impl FakeAgent {
             message: format!("{name} is bad."),
             since_unix_millis: 1,
             not_measured: None,
+            devices: Vec::new(),
         };
         let checks = &mut self.state.summary.lock().unwrap().checks;
         checks.retain(|check| check.verdict != Verdict::Problem);

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::hardware::device::{Device, FaultyDevice};
 use crate::hardware::events::Events;
 use crate::hardware::inventory::KnownFunctions;
 use crate::host::Host;
+use crate::report::NotMeasured;
 use crate::rules::Severity;
 
 /// A collector as the engine and the documents know it.
@@ -114,6 +116,10 @@ pub struct Value {
     pub detail: String,
     /// What the evidence allows at most, whatever a rule says.
     pub at_most: Severity,
+    /// The devices that the evidence is about, where it is about devices.
+    pub devices: Vec<FaultyDevice>,
+    /// Why it is an earlier value.
+    pub not_measured: Option<NotMeasured>,
 }
 
 /// The readings of one run of a collector.
@@ -134,6 +140,8 @@ pub struct Memory {
     pub(crate) events: Option<Events>,
     /// What the PCI functions of the node are.
     pub(crate) functions: KnownFunctions,
+    /// What the last run saw of devices, by PCI address.
+    pub(crate) devices: BTreeMap<String, Device>,
     /// Whether the host once had the Node's name.
     pub(crate) had_node_name: bool,
 }
@@ -145,6 +153,7 @@ impl Kind {
     /// Runs the collector with its memory.
     pub fn run(&self, memory: &mut Memory, host: &Host) -> Readings {
         let mut sample = Sample { memory: mem::take(memory), ..Sample::default() };
+        sample.memory.devices.clear();
         let rest = (self.collect)(host, &mut sample);
         *memory = sample.memory;
         let gap = rest.err().unwrap_or_else(|| Gap::unknown("the collector measured nothing"));
@@ -175,13 +184,75 @@ impl Sample {
         detail: impl Into<String>,
         at_most: Severity,
     ) {
-        let value = Value { number: number.is_finite().then_some(number), detail: detail.into(), at_most };
+        let number = number.is_finite().then_some(number);
+        let detail = detail.into();
+        self.insert(signal, Value { number, detail, at_most, devices: Vec::new(), not_measured: None });
+    }
+
+    /// The number of devices that are faulty, and each of them.
+    pub(crate) fn faulty(&mut self, signal: &'static str, devices: Vec<FaultyDevice>) {
+        let lines: Vec<String> = devices.iter().map(FaultyDevice::describe).collect();
+        self.faulty_with(signal, devices.len() as f64, lines.join("; "), devices);
+    }
+
+    /// A value about devices.
+    pub(crate) fn faulty_with(
+        &mut self,
+        signal: &'static str,
+        number: f64,
+        detail: String,
+        devices: Vec<FaultyDevice>,
+    ) {
+        let at_most = Severity::Critical;
+        self.insert(signal, Value { number: Some(number), detail, at_most, devices, not_measured: None });
+    }
+
+    /// The value of a signal is an earlier one.
+    pub(crate) fn outdate(&mut self, signal: &'static str, gap: NotMeasured) {
+        if let Some(Ok(value)) = self.readings.get_mut(signal) {
+            value.not_measured = Some(gap);
+        }
+    }
+
+    /// The highest rate of a counter that several devices have, with that device. `gap` says why none has it.
+    pub(crate) fn worst_rate(
+        &mut self,
+        signal: &'static str,
+        totals: impl Iterator<Item = (FaultyDevice, f64)>,
+        now: Instant,
+        mut gap: Gap,
+    ) {
+        let mut worst: Option<(f64, FaultyDevice)> = None;
+        for (device, total) in totals {
+            match self.per_minute(&format!("{signal} {}", device.address), total, now) {
+                Ok(rate) if worst.as_ref().is_none_or(|(most, _)| rate > *most) => worst = Some((rate, device)),
+                Ok(_) => {}
+                Err(why) => gap = why,
+            }
+        }
+        match worst {
+            Some((rate, device)) => self.faulty_with(signal, rate, device.describe(), vec![device]),
+            None => self.gap(signal, gap),
+        }
+    }
+
+    /// What this run sees of a device.
+    pub(crate) fn sees(&mut self, device: Device) {
+        let address = device.address.clone();
+        self.memory
+            .devices
+            .entry(address.clone())
+            .or_insert_with(|| Device { address, ..Device::default() })
+            .merge(device);
+    }
+
+    fn insert(&mut self, signal: &'static str, value: Value) {
         self.readings.insert(signal, Ok(value));
     }
 
     /// Words without a value.
     pub fn text(&mut self, signal: &'static str, text: impl Into<String>) {
-        self.readings.insert(signal, Ok(Value { number: None, detail: text.into(), at_most: Severity::Critical }));
+        self.value(signal, f64::NAN, text);
     }
 
     /// No value.

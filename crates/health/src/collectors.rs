@@ -81,6 +81,7 @@ pub const KINDS: &[Kind] = &[
     hardware::pcie_errors::KIND,
     hardware::rdma_ports::KIND,
     hardware::rdma_counters::KIND,
+    hardware::adapter_health::KIND,
     hardware::governor::KIND,
     fabric_manager::KIND,
     versions::KIND,

@@ -3,6 +3,7 @@
 
 mod overrides;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::collector::{Gap, Kind, Memory, Readings, Value};
 use crate::facts::Facts;
+use crate::hardware::device::Device;
 use crate::host::Host;
 use crate::judge::{Judge, Reading};
 use crate::report::Report;
@@ -41,6 +43,8 @@ pub struct Engine {
     host: Host,
     tasks: Vec<Task>,
     judge: Judge,
+    /// What the last run of each collector saw of devices, by its name.
+    devices: BTreeMap<&'static str, BTreeMap<String, Device>>,
     overrides: Overrides,
     /// MemTotal in GiB, read together with the rules.
     memory: Option<f64>,
@@ -107,6 +111,7 @@ impl Engine {
             tasks: tasks.collect(),
             host,
             judge: Judge::shipped(),
+            devices: BTreeMap::new(),
             overrides: Overrides::new(rules, start),
             memory: None,
             chance,
@@ -147,9 +152,20 @@ impl Engine {
         let controller_rules = self.overrides.controller_text().map(|text| text.map(version));
         Report {
             signals: self.judge.states(),
+            devices: self.devices(),
             controller_rules: controller_rules.map(Option::unwrap_or_default),
             is_off: false,
         }
+    }
+
+    /// What all collectors know of each device.
+    fn devices(&self) -> Vec<Device> {
+        let mut all: BTreeMap<&str, Device> = BTreeMap::new();
+        for (address, device) in self.devices.values().flatten() {
+            let known = || Device { address: address.clone(), ..Device::default() };
+            all.entry(address).or_insert_with(known).merge(device.clone());
+        }
+        all.into_values().collect()
     }
 
     fn running(&self) -> impl Iterator<Item = &Task> {
@@ -202,6 +218,9 @@ impl Engine {
     fn end(&mut self, done: FinishedRun, now: Now) {
         let FinishedRun { task: number, memory, readings } = done;
         let Some(task) = self.tasks.get_mut(number) else { return };
+        if !memory.devices.is_empty() || self.devices.contains_key(task.kind.name) {
+            self.devices.insert(task.kind.name, memory.devices.clone());
+        }
         task.memory = Some(memory);
         task.overdue = false;
         let is_unknown = readings.iter().any(|(_, read)| matches!(read, Err(Gap::Unknown(_) | Gap::Waiting)));

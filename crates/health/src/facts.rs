@@ -35,6 +35,8 @@ pub struct Facts {
     pub plugins: Vec<InstalledPlugin>,
     /// The Node's allocatable memory with huge pages, in bytes, as the controller reported it last.
     pub allocatable_memory: Option<u64>,
+    /// The Node's allocatable GPUs, as the controller reported them last; none of a Node that offers none by this name.
+    pub allocatable_gpus: Option<u64>,
     /// The runtime as the Node names it (`cri-o`), as the controller reported it last.
     pub runtime: Option<String>,
     /// Where the kubelet answers on loopback whether it is healthy; 0 where it does not.

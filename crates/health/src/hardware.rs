@@ -8,12 +8,14 @@
 //! Nothing here makes a device worse by reading: the configuration space only of devices that are awake, counters only of
 //! functions on the shape's list.
 
+pub mod device;
 pub mod events;
 pub(crate) mod inventory;
 pub mod messages;
 pub mod pci;
 pub mod shapes;
 
+pub(crate) mod adapter_health;
 pub(crate) mod amd_memory;
 pub(crate) mod governor;
 pub(crate) mod gpu_driver;

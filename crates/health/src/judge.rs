@@ -123,7 +123,10 @@ impl Track {
         // A healthy value is shown with the bound that would be passed first.
         let nearest = rules.iter().min_by(|a, b| a.distance(number).total_cmp(&b.distance(number)));
         let bound = nearest.map(|rule| rule.bound_text(signal.unit));
-        let measured = |value: Value| SignalState { value: value.number, detail: value.detail, ..blank.clone() };
+        let measured = |value: Value| {
+            let Value { number, detail, devices, not_measured, .. } = value;
+            SignalState { value: number, detail, devices, not_measured, ..blank.clone() }
+        };
         match worst {
             Some((rule, severity, breach)) => SignalState {
                 verdict: Verdict::Problem,
@@ -193,8 +196,13 @@ mod tests {
 
         fn reads(&mut self, read: Result<f64, Gap>) -> (Verdict, Option<Severity>, u64) {
             self.minute += 1;
-            let read =
-                read.map(|number| Value { number: Some(number), detail: String::new(), at_most: Severity::Critical });
+            let read = read.map(|number| Value {
+                number: Some(number),
+                detail: String::new(),
+                at_most: Severity::Critical,
+                devices: Vec::new(),
+                not_measured: None,
+            });
             let signal = collectors::signal("pids").unwrap();
             let reading =
                 Reading { signal, every_seconds: 60, read, hardware: Hardware::default(), unix_millis: self.minute };

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use vcn::words;
 
 use crate::collector::{Signal, Unit};
+use crate::hardware::device::{Device, FaultyDevice};
 use crate::rules::{Action, Severity};
 
 /// All results, by the signal's name.
@@ -12,6 +13,9 @@ use crate::rules::{Action, Severity};
 pub struct Report {
     /// One for each signal that was measured since the agent started.
     pub signals: Vec<SignalState>,
+    /// The accelerators of the node, by PCI address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<Device>,
     /// The version of the controller's rules that are in force, empty without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_rules: Option<String>,
@@ -44,6 +48,9 @@ pub struct SignalState {
     pub bound: Option<String>,
     /// The evidence, or why there is no value.
     pub detail: String,
+    /// The devices that the evidence is about, where it is about devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<FaultyDevice>,
     /// What the agent does about a problem.
     #[serde(default, skip_serializing_if = "Action::is_report")]
     pub action: Action,
@@ -100,6 +107,7 @@ impl SignalState {
             bound: None,
             action: Action::Report,
             detail: String::new(),
+            devices: Vec::new(),
             message: None,
             not_measured: None,
             is_waiting: false,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::collector::Area;
 use crate::collectors;
+use crate::hardware::device::FaultyDevice;
 use crate::reason::Reason;
 use crate::report::{NotMeasured, Report, Verdict};
 use crate::rules::{Action, Severity};
@@ -21,6 +22,10 @@ pub const SUMMARY_MAX: usize = 4096;
 /// The longest message of a check, and the longest reason why it is not measured, in characters.
 const MESSAGE_MAX: usize = 200;
 const REASON_MAX: usize = 100;
+
+/// The most devices of a check, and the longest text of one, in characters. BM.GPU.H100.8 has 8 GPUs and 16 ports.
+const DEVICES_MAX: usize = 32;
+const DEVICE_TEXT_MAX: usize = 48;
 
 /// The check of an agent that measures nothing, because its setting HEALTH says so.
 pub const HEALTH_OFF: &str = "HealthOff";
@@ -105,6 +110,9 @@ pub struct Check {
     pub action: Action,
     /// State and effect.
     pub message: String,
+    /// The devices that it is about, where it is about devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<FaultyDevice>,
     /// Since when, in milliseconds since 1970.
     pub since_unix_millis: u64,
     /// Why a problem is not measured any more.
@@ -125,6 +133,7 @@ impl Summary {
                 severity: Severity::Warning,
                 action: Action::Report,
                 message: "The agent measures no health signal (HEALTH=off).".to_owned(),
+                devices: Vec::new(),
                 since_unix_millis: 0,
                 not_measured: None,
             });
@@ -148,6 +157,7 @@ impl Summary {
             }
             if matches!(state.verdict, Verdict::Problem | Verdict::Unknown) && !state.is_waiting {
                 let message = match &state.message {
+                    Some(message) if !state.devices.is_empty() => message.clone(),
                     Some(message) => format!("{message} {}", state.detail),
                     None => state.detail.clone(),
                 };
@@ -159,6 +169,7 @@ impl Summary {
                     severity: state.severity.unwrap_or_default(),
                     action: state.action,
                     message,
+                    devices: state.devices.clone(),
                     since_unix_millis: state.since_unix_millis,
                     not_measured: state.not_measured.clone(),
                 });
@@ -222,6 +233,10 @@ impl Summary {
     pub fn bounded(mut self) -> Self {
         for check in &mut self.checks {
             check.message = vcn::excerpt(&check.message, MESSAGE_MAX).into_owned();
+            check.devices.truncate(DEVICES_MAX);
+            for device in &mut check.devices {
+                device.shorten(DEVICE_TEXT_MAX);
+            }
             if let Some(gap) = &mut check.not_measured {
                 gap.reason = vcn::excerpt(&gap.reason, REASON_MAX).into_owned();
             }
@@ -243,6 +258,9 @@ impl Summary {
             (&check.name, &check.subject, check.verdict, check.severity, check.action, check.since_unix_millis)
                 .hash(&mut hasher);
             check.not_measured.is_some().hash(&mut hasher);
+            for device in &check.devices {
+                (&device.address, &device.reason).hash(&mut hasher);
+            }
         }
         format!("\"{:016x}\"", hasher.finish())
     }
@@ -255,6 +273,24 @@ impl Summary {
 }
 
 impl Check {
+    /// A check for each device that it is about, named by the device's reason; the check itself where it is about none.
+    pub fn per_device(&self) -> Vec<Self> {
+        if self.devices.is_empty() || self.verdict != Verdict::Problem {
+            return vec![self.clone()];
+        }
+        let of_device = |device: &FaultyDevice| Self {
+            name: device.reason.clone().unwrap_or_else(|| self.name.clone()),
+            subject: Some(device.address.clone())
+                .filter(|address| !address.is_empty())
+                .or_else(|| self.subject.clone()),
+            message: device.sentence(&self.message),
+            since_unix_millis: device.since_unix_millis.unwrap_or(self.since_unix_millis),
+            devices: vec![device.clone()],
+            ..self.clone()
+        };
+        self.devices.iter().map(of_device).collect()
+    }
+
     pub(crate) fn rank(&self) -> impl Ord + '_ {
         (self.verdict, std::cmp::Reverse(self.severity), self.since_unix_millis, &self.name)
     }
@@ -293,6 +329,7 @@ mod tests {
             severity,
             action: Action::Report,
             message: "ü".repeat(5000),
+            devices: Vec::new(),
             since_unix_millis: 1,
             not_measured: None,
         };
@@ -348,6 +385,7 @@ mod tests {
                 severity: Severity::Critical,
                 action: Action::Report,
                 message: String::new(),
+                devices: Vec::new(),
                 since_unix_millis: 1,
                 not_measured: None,
             };

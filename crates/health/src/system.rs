@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use netlink::conntrack::ConntrackCounts;
+use netlink::devlink::HealthReporter;
 
 /// The newest part of the kernel's log that is read. A burst longer than this hides older lines, never newer ones.
 const LOG_BYTES: usize = 128 << 10;
@@ -33,6 +34,12 @@ pub trait System: Send + Sync {
     /// # Errors
     /// As the kernel answers.
     fn conntrack_counts(&self) -> io::Result<ConntrackCounts>;
+
+    /// What drivers report about the health of their devices.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    fn health_reporters(&self) -> io::Result<Vec<HealthReporter>>;
 
     /// The room of the file system that holds a path. It hangs while a network file system does.
     ///
@@ -95,6 +102,10 @@ impl System for Machine {
 
     fn conntrack_counts(&self) -> io::Result<ConntrackCounts> {
         netlink::conntrack::counts().map_err(io::Error::other)
+    }
+
+    fn health_reporters(&self) -> io::Result<Vec<HealthReporter>> {
+        netlink::devlink::health_reporters().map_err(io::Error::other)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

@@ -11,6 +11,7 @@
 //!              Monitor ──drain()──▶ Vec<Event>        hints to reconcile
 //!   nft        nft::Socket ──replace_tables()──▶ ()   one transaction
 //!   conntrack  conntrack::Socket ──delete_by_addresses()──▶ count
+//!   devlink    health_reporters() ──▶ Vec<HealthReporter>
 //!                │
 //!   wire         └─ Transport: requests, deadlines, acknowledgements, attributes
 //!
@@ -25,6 +26,7 @@
 
 mod announce;
 pub mod conntrack;
+pub mod devlink;
 mod error;
 mod netns;
 pub mod nft;

@@ -113,6 +113,7 @@ fn check(condition: &Condition) -> Check {
         message: condition.message.clone(),
         since_unix_millis: condition.since_unix_millis.unwrap_or_default(),
         not_measured: None,
+        devices: Vec::new(),
     }
 }
 
@@ -145,7 +146,8 @@ mod tests {
             ("/v1/summary?allocatable=8192", Some(8192), Some("cri-o")),
         ] {
             assert_eq!(answers.handle(Request::get(path)).await.status, 200, "{path}");
-            let expected = NodeReport { allocatable_memory: memory, runtime: runtime.map(str::to_owned) };
+            let expected =
+                NodeReport { allocatable_memory: memory, runtime: runtime.map(str::to_owned), allocatable_gpus: None };
             assert_eq!(*kept.borrow(), expected, "{path}");
         }
     }

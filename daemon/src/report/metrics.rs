@@ -19,8 +19,8 @@ use crate::decide::usage::Usage;
 use crate::report::reconcile_report::{Cause, ReconcileReport};
 use crate::sources::node_facts::NodeFacts;
 use labels::{
-    AttachmentState, ChangeKind, ConditionLabels, Decision, FollowUp, MetadataRequest, Outcome, PoolState,
-    ReconcileKind, SignalName, SignalResult, SourceName, VerbPhase,
+    AttachmentState, ChangeKind, ConditionLabels, Decision, FaultyDeviceName, FollowUp, MetadataRequest, Outcome,
+    PoolState, ReconcileKind, SignalName, SignalResult, SourceName, VerbPhase,
 };
 
 /// A reconcile takes milliseconds; one that installs binaries takes a second.
@@ -31,6 +31,9 @@ const VERB_SECONDS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 
 
 /// The most label sets of verbs: a plugin of another version may have other phases, but not without limit.
 const VERB_SERIES: usize = 512;
+
+/// The most faulty devices that have a metric. A node has at most 8 GPUs and 18 ports of adapters, and modules of memory.
+const DEVICE_SERIES: usize = 64;
 
 /// What records of plugin runs say, and what became of the records.
 struct PluginRunMetrics {
@@ -60,6 +63,7 @@ pub struct Metrics {
     repairs: AtomicU64,
     signals: Family<SignalResult, Gauge>,
     signal_values: Family<SignalName, FloatGauge>,
+    faulty_devices: Family<FaultyDeviceName, Gauge>,
 }
 
 impl Default for Metrics {
@@ -110,6 +114,7 @@ impl Default for Metrics {
             repairs: AtomicU64::default(),
             signals: all.family("signal", "Health signals by result; 1 for the current result"),
             signal_values: all.family("signal_value", "Values of health signals, in the unit of signals.md"),
+            faulty_devices: all.family("faulty_devices", "GPUs, RDMA ports and other devices with a problem, by signal and PCI address: 1 each, of at most 64"),
             registry: all,
         }
     }
@@ -170,6 +175,13 @@ impl Metrics {
     pub(crate) fn set_signals(&self, report: &health::Report) {
         self.signals.clear();
         self.signal_values.clear();
+        self.faulty_devices.clear();
+        let problems = report.signals.iter().filter(|state| state.verdict == health::Verdict::Problem);
+        let devices = problems.flat_map(|state| state.devices.iter().map(|device| (&state.signal, device)));
+        for (signal, device) in devices.take(DEVICE_SERIES) {
+            let labels = FaultyDeviceName { signal: signal.clone(), device: device.address.clone() };
+            self.faulty_devices.get_or_create(&labels).set(1);
+        }
         for state in &report.signals {
             let signal = state.signal.clone();
             if let Some(value) = state.value {
@@ -290,6 +302,8 @@ fn seconds(micros: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -317,6 +331,20 @@ mod tests {
         let text = |usage| metrics.text(&NodeFacts::default(), None, usage);
         assert!(text(Some(&none)).contains(r#"oke_node_agent_pod_attachments{state="committed"} 0"#));
         assert!(!text(None).contains("oke_node_agent_pod_attachments{"));
+    }
+
+    #[test]
+    fn faulty_devices_are_counted_up_to_a_bound() {
+        let metrics = Metrics::default();
+        let devices: Vec<_> = (0..200).map(|number| json!({ "at": format!("0000:{number:02x}:00.0") })).collect();
+        let state = json!({ "signal": "gpus_off_bus", "verdict": "problem", "unit": "count", "detail": "", "devices": devices,
+            "sampledUnixMillis": 1, "sinceUnixMillis": 1, "everySeconds": 60 });
+        metrics.set_signals(&serde_json::from_value(json!({ "signals": [state] })).unwrap());
+        let text = || metrics.text(&NodeFacts::default(), None, Some(&Usage::default()));
+        assert!(text().contains(r#"faulty_devices{signal="gpus_off_bus",device="0000:00:00.0"} 1"#));
+        assert_eq!(text().matches("faulty_devices{").count(), DEVICE_SERIES);
+        metrics.set_signals(&health::Report::default());
+        assert_eq!(text().matches("faulty_devices{").count(), 0);
     }
 
     #[test]

@@ -20,10 +20,15 @@ pub(crate) struct Explanation {
 }
 
 /// Finds a word.
-pub(crate) fn run(word: Option<&str>) -> Explanation {
+pub(crate) fn run(word: &str) -> Explanation {
     let all = catalog::entries();
-    let Some(word) = word else { return Explanation { word: None, entries: all, suggestions: Vec::new() } };
-    let entries = catalog::find(&all, word);
+    if word.is_empty() {
+        return Explanation { word: None, entries: all, suggestions: Vec::new() };
+    }
+    let mut entries = catalog::find(&all, word);
+    if entries.is_empty() {
+        entries.extend(catalog::unlisted_code(word));
+    }
     let suggestions = if entries.is_empty() { catalog::near(&all, word) } else { Vec::new() };
     Explanation { word: Some(word.to_owned()), entries, suggestions }
 }
@@ -36,7 +41,7 @@ impl Answer for Explanation {
     fn show(&self, page: &mut Page, _style: Style) {
         let Some(word) = &self.word else { return list(page, &self.entries) };
         if self.entries.is_empty() {
-            page.line(format_args!("No code, condition, reason, signal or rule is called {word:?}."));
+            page.line(format_args!("No code, condition, reason, signal, rule or Xid is called {word:?}."));
             page.line(match self.suggestions.as_slice() {
                 [] => "`kubectl oke-node explain` lists all words.".to_owned(),
                 near => format!("Similar: {}", near.join(", ")),

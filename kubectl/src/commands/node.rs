@@ -1,6 +1,7 @@
 //! `node`: everything about one node: why it is not ready, what else is wrong with the next step, its VNICs and sources.
 
 mod agent;
+mod devices;
 pub(crate) mod finding;
 
 use anyhow::{Context as _, bail};
@@ -19,6 +20,7 @@ use crate::nodes::{self, Condition, Versions};
 use crate::run::{Answer, Exit, Style};
 use crate::table::{or_dash, since};
 use agent::{AgentStatus, Details};
+use devices::NodeDevice;
 use finding::Finding;
 
 #[derive(Debug, Serialize)]
@@ -33,6 +35,9 @@ pub(crate) struct NodeAnswer {
     pub node: FleetNode,
     /// What is wrong, the worst first, and what to do.
     pub findings: Vec<Finding>,
+    /// Its GPUs and ports of the RDMA network.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<NodeDevice>,
     /// Signals that wait for their first or second sample.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
@@ -98,6 +103,7 @@ impl NodeAnswer {
         let details_error = error.or(unanswered);
         let summary = node.summary.as_ref();
         let waiting = finding::waiting(signals.as_ref(), summary);
+        let devices = signals.as_ref().map(devices::of_report).unwrap_or_default();
         let mut findings = match (status, signals) {
             (None, None) => {
                 let is_too_old = node.state == NodeState::Unknown;
@@ -112,7 +118,7 @@ impl NodeAnswer {
                 found
             }
         };
-        findings.extend(node.findings.iter().map(finding::of_check));
+        findings.extend(node.findings.iter().flat_map(finding::of_check));
         let findings = finding::distinct(findings);
         node.state = finding::state(&findings);
         Self {
@@ -120,6 +126,7 @@ impl NodeAnswer {
             unreachable: None,
             node,
             findings,
+            devices,
             waiting,
             object,
             vnics,
@@ -138,6 +145,7 @@ impl NodeAnswer {
             source: Source::ApiServer,
             unreachable: Some(why),
             findings,
+            devices: Vec::new(),
             waiting: Vec::new(),
             node,
             object,
@@ -166,6 +174,7 @@ impl Answer for NodeAnswer {
         let status = Details::of(self.details.as_ref()).status;
         self.head(page, status.as_ref());
         finding::show(page, &self.findings, style);
+        devices::show(page, &self.devices, style);
         if !self.waiting.is_empty() {
             page.line("");
             page.line(format_args!("Not measured yet (waiting for another sample): {}", self.waiting.join(", ")));
@@ -217,6 +226,9 @@ impl NodeAnswer {
             let uptime = status.and_then(|status| status.agent.uptime_seconds);
             let uptime = uptime.map(|seconds| format!(", up {}", age(seconds))).unwrap_or_default();
             page.field("agent", format_args!("version {}{uptime}", summary.agent));
+        }
+        if self.source == Source::Leader && summary.accelerators.is_some_and(|sources| !sources.kernel_messages) {
+            page.field("kernel messages", "not read: set agent.kernelLog");
         }
         let what = if self.source == Source::Leader { "new pods can start" } else { "kubelet ready" };
         // An answer of now, or one that is not too old.

@@ -66,6 +66,19 @@ pub(crate) struct Counts {
     pub healthy: usize,
 }
 
+impl Counts {
+    /// Of nodes with these states.
+    pub(crate) fn of(states: impl Iterator<Item = NodeState> + Clone) -> Self {
+        let number = |state| states.clone().filter(|one| *one == state).count();
+        Self {
+            critical: number(NodeState::Critical),
+            warning: number(NodeState::Warning),
+            unknown: number(NodeState::Unknown),
+            healthy: number(NodeState::Healthy),
+        }
+    }
+}
+
 /// Asks the leader and, if it is not reachable, the API server.
 pub(crate) async fn run(cluster: &Cluster, only_problems: bool) -> anyhow::Result<Status> {
     let mut status = match leader::get(cluster, "/fleet").await {
@@ -99,13 +112,7 @@ impl Status {
     /// The nodes in the order of the table.
     pub(crate) fn new(mut fleet: Fleet, unreachable: Option<String>) -> Self {
         fleet.nodes.sort_by(|a, b| rank(a).cmp(&rank(b)));
-        let number = |state| fleet.nodes.iter().filter(|node| node.state == state).count();
-        let counts = Counts {
-            critical: number(NodeState::Critical),
-            warning: number(NodeState::Warning),
-            unknown: number(NodeState::Unknown),
-            healthy: number(NodeState::Healthy),
-        };
+        let counts = Counts::of(fleet.nodes.iter().map(|node| node.state));
         let source = if unreachable.is_some() { Source::ApiServer } else { Source::Leader };
         Self { source, unreachable, counts, fleet, vnics: None }
     }

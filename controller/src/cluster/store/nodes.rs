@@ -122,6 +122,7 @@ impl NodeView {
             kubelet: KubeletProblem::of(&status.conditions),
             report: NodeReport {
                 allocatable_memory: memory(&status.allocatable),
+                allocatable_gpus: gpus(&status.allocatable),
                 runtime: NodeReport::runtime_of(&status.info.container_runtime_version),
             },
             conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
@@ -137,6 +138,18 @@ fn memory(allocatable: &BTreeMap<String, String>) -> Option<u64> {
     let is_memory = |name: &str| name == "memory" || name.starts_with("hugepages-");
     let amounts = allocatable.iter().filter(|(name, _)| is_memory(name)).map(|(_, amount)| health::mebibytes(amount));
     amounts.sum::<Option<f64>>().map(|mebibytes| (mebibytes * f64::from(1 << 20)) as u64)
+}
+
+/// Of `allocatable`, the GPUs of device plugins. None where the Node has no such resource, or where GPUs are divided (MIG): they are
+/// offered by other names then.
+fn gpus(allocatable: &BTreeMap<String, String>) -> Option<u64> {
+    let is_divided = |(name, amount): (&String, &String)| name.starts_with("nvidia.com/mig-") && amount != "0";
+    if allocatable.iter().any(is_divided) {
+        return None;
+    }
+    let names = ["nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu"];
+    let counts: Vec<u64> = names.iter().filter_map(|name| allocatable.get(*name)?.parse().ok()).collect();
+    (!counts.is_empty()).then(|| counts.into_iter().fold(0, u64::saturating_add))
 }
 
 impl NodeView {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use api::ConditionStatus::{False, True, Unknown};
+use health::hardware::device::FaultyDevice;
 use health::report::{NotMeasured, Verdict};
 use health::rules::{Action, Severity};
 use health::summary::{AcceleratorSources, Check};
@@ -31,6 +32,7 @@ fn check(name: &str, area: Area, severity: Severity, since: u64) -> Check {
         message,
         since_unix_millis: since,
         not_measured: None,
+        devices: Vec::new(),
     }
 }
 
@@ -245,7 +247,7 @@ fn nodes_without_accelerators_have_no_condition_about_them() {
 #[test]
 fn accelerators_condition_follows_its_checks_and_survives_a_restarted_agent() {
     let with = |kernel_messages, checks| Summary {
-        accelerators: Some(AcceleratorSources { kernel_messages }),
+        accelerators: Some(AcceleratorSources { kernel_messages, ..AcceleratorSources::default() }),
         ..summary(checks)
     };
     let (judgement, has) = judged(&[], answered(&with(false, Vec::new())), 100);
@@ -264,4 +266,36 @@ fn accelerators_condition_follows_its_checks_and_survives_a_restarted_agent() {
     assert_eq!(states(&judged(&has, silent, 400).1)[2], ("Unknown", "AgentSilent", 400));
     let off = summary(Vec::new()).with(&Report { is_off: true, ..Report::default() });
     assert_eq!(states(&judged(&has, answered(&off), 500).1)[2].1, "HealthOff");
+}
+
+#[test]
+fn condition_names_the_device_its_code_and_the_time() {
+    let device = |at: &str, reason: Option<&str>, state: &str, since| FaultyDevice {
+        address: at.to_owned(),
+        reason: reason.map(str::to_owned),
+        state: state.to_owned(),
+        action: reason.map(|_| "RESTART_BM".to_owned()),
+        since_unix_millis: since,
+    };
+    let critical = |name: &str, devices| Check {
+        message: "It is bad.".to_owned(),
+        devices,
+        ..check(name, Area::Accelerators, Severity::Critical, 9_000_000)
+    };
+    let gpus = vec![
+        device("0000:0f:00.0", Some("XidNodeReboot"), "Xid 79", Some(5_000_000)),
+        device("0000:5b:00.0", Some("XidNodeReboot"), "Xid 119", Some(8_000_000)),
+    ];
+    let ports = vec![device("0000:2a:00.1", None, "mlx5_3 is 1: DOWN", None)];
+    let checks = vec![critical("rdma_ports_down", ports), critical("gpus_need_reboot", gpus)];
+    let summary = Summary { accelerators: Some(AcceleratorSources::default()), ..summary(checks) };
+    let (judgement, after) = judged(&[], answered(&summary), 9_000);
+    let new = judgement.writes[0].conditions.iter().find(|new| new.condition.area == Area::Accelerators).unwrap();
+    assert_eq!((new.condition.status, new.condition.reason.as_str()), (False, "XidNodeReboot"));
+    let expected = "0000:0f:00.0 since 1970-01-01T01:23:20Z: It is bad. Xid 79: drain the node and reboot it";
+    assert!(new.message.starts_with(expected), "{}", new.message);
+    assert!(new.message.ends_with(" Kernel messages are not read: set agent.kernelLog."), "{}", new.message);
+    assert!(new.message.chars().count() <= 400);
+    // The same again is no transition.
+    assert_eq!(judged(&after, answered(&summary), 9_100).0, Judgement::default());
 }

@@ -189,7 +189,7 @@ fn replaced_agent_is_asked_soon() {
 fn deleted_node_is_forgotten() {
     let (mut roster, began, names) = roster(2);
     roster.set_peer(&names[0], Err(NoPeer::NoPod), began);
-    let report = NodeReport { allocatable_memory: Some(4096), runtime: None };
+    let report = NodeReport { allocatable_memory: Some(4096), ..NodeReport::default() };
     let tracked = |name, report: &NodeReport| TrackedNode { name, report: report.clone(), ..TrackedNode::default() };
     roster.track([tracked("n1", &report), tracked("virtual", &NodeReport::default())].into_iter(), began);
     let poll = roster.take(Lane::Regular, began + SECOND * 30).unwrap();

@@ -5,13 +5,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use resident::metrics::{FloatGauge, MetricRegistry};
 
-use super::labels::{NodesInState, Outcome, SignalProblem};
+use super::labels::{NodesInState, Outcome, Problem, SignalProblem};
 use crate::fleet::census::FleetCensus;
 
 #[derive(Debug)]
 pub(crate) struct FleetMetrics {
     nodes: Family<NodesInState, Gauge>,
     problems: Family<SignalProblem, Gauge>,
+    devices: Family<Problem, Gauge>,
     oldest: FloatGauge,
     sweep: FloatGauge,
     requests: Family<Outcome, Counter>,
@@ -25,6 +26,7 @@ impl FleetMetrics {
         Self {
             nodes: all.family("fleet_nodes", "Nodes by state: Critical, Warning, Healthy, or Unknown, whose agent does not answer or has not answered yet"),
             problems: all.family("fleet_problems", "Nodes with a problem, by signal and severity; other: conditions of the agent"),
+            devices: all.family("fleet_faulty_devices", "GPUs, RDMA ports and other devices of nodes with a problem, by reason: a reason of AcceleratorsHealthy or HostHealthy, or a signal"),
             oldest: all.metric("fleet_oldest_summary_seconds", "Age of the oldest summary of a node whose state is known, in seconds"),
             sweep: all.metric("fleet_sweep_seconds", "Seconds in which each agent was last asked once"),
             requests: all.family("agent_requests", "Requests to agents, by result: ok, unchanged, connect, handshake (a wrong key), slow, too_long, broken, status or unreadable; rules_refused: an agent that answered did not keep the rules"),
@@ -41,7 +43,7 @@ impl FleetMetrics {
 
     pub(super) fn set(&self, census: FleetCensus) {
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        let FleetCensus { nodes, problems, oldest, sweep, other_rules } = census;
+        let FleetCensus { nodes, problems, devices, oldest, sweep, other_rules } = census;
         self.nodes.clear();
         for (state, count) in nodes {
             self.nodes.get_or_create(&NodesInState { state: state.to_string() }).set(number(count));
@@ -50,6 +52,10 @@ impl FleetMetrics {
         for ((signal, severity), count) in problems {
             let labels = SignalProblem { signal, severity: severity.to_string() };
             self.problems.get_or_create(&labels).set(number(count));
+        }
+        self.devices.clear();
+        for (reason, count) in devices {
+            self.devices.get_or_create(&Problem { reason }).set(number(count));
         }
         self.oldest.set(oldest.as_secs_f64());
         self.sweep.set(sweep.as_secs_f64());

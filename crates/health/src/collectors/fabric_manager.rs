@@ -1,6 +1,7 @@
-//! Whether the fabric manager runs on nodes with NVSwitches.
+//! Whether the fabric manager runs on nodes with NVSwitches. With NVLink 5 its unit starts the subnet manager (nvlsm), too.
 
-use super::cgroup::{Cgroups, UnitState};
+use super::cgroup::Cgroups;
+use super::units::running;
 use super::{CGROUPS, MINUTE};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::hardware::inventory::Inventory;
@@ -15,32 +16,17 @@ pub(super) const KIND: Kind = Kind {
     signals: &[Signal {
         name: "fabric_manager_running",
         unit: Unit::Yes,
-        source: "`/sys/fs/cgroup/system.slice/nvidia-fabricmanager.service/`, where there is an NVSwitch",
-        why: "Without the fabric manager no program can use the GPUs of a node with NVSwitches.",
+        source: "`/sys/fs/cgroup/*.slice/nvidia-fabricmanager.service/` as for `kubelet_running`, where the bus or the shape has an NVSwitch",
+        why: "Without the fabric manager (and, with NVLink 5, the subnet manager nvlsm in its unit) no program can use the GPUs of a node with NVSwitches.",
         remedy: "Run `systemctl status nvidia-fabricmanager` on the node; its version must be the driver's.",
     }],
 };
 
-const UNIT: &str = "nvidia-fabricmanager.service";
-
+/// An operator may run it in a container: no unit is no problem.
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if !Inventory::of(host, &mut sample.memory.functions)?.has_nvswitch {
         return Err(Gap::absent("this node has no NVSwitch that a fabric manager configures"));
     }
-    let cgroups = Cgroups::of(host)?;
-    match cgroups.unit(UNIT) {
-        UnitState::Running => {
-            sample.value("fabric_manager_running", 1.0, format!("{UNIT} has processes"));
-            return Ok(());
-        }
-        UnitState::Unclear => return Err(Gap::unknown(format!("the cgroup of {UNIT} does not show its processes"))),
-        UnitState::Stopped => {}
-    }
-    let is_installed =
-        ["etc/systemd/system", "usr/lib/systemd/system"].iter().any(|folder| host.has(&format!("{folder}/{UNIT}")));
-    if !is_installed {
-        return Err(Gap::absent(format!("this host has no unit {UNIT}: the GPU Operator runs it in a container")));
-    }
-    sample.value("fabric_manager_running", 0.0, format!("{UNIT} has no process"));
+    sample.result("fabric_manager_running", running(host, &Cgroups::of(host)?, &["nvidia-fabricmanager.service"]));
     Ok(())
 }

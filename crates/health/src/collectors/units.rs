@@ -67,7 +67,7 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
 }
 
 /// Whether the unit runs that is there under one of these names.
-fn running(host: &Host, cgroups: &Cgroups<'_>, units: &[&str]) -> Result<(f64, String), Gap> {
+pub(super) fn running(host: &Host, cgroups: &Cgroups<'_>, units: &[&str]) -> Result<(f64, String), Gap> {
     let states = || units.iter().map(|unit| (*unit, cgroups.unit(unit)));
     if let Some((unit, _)) = states().find(|(_, state)| *state == UnitState::Running) {
         return Ok((1.0, format!("{unit} has processes")));

@@ -82,6 +82,8 @@ impl Overrides {
             number: u32::try_from(rules.problems.len()).ok().map(f64::from),
             detail: rules.problems.join("; "),
             at_most: Severity::Critical,
+            devices: Vec::new(),
+            not_measured: None,
         };
         let is_new = self.in_force.as_ref() != Some(&self.texts);
         if is_new {

@@ -1,5 +1,6 @@
 //! Memory of AMD's GPUs. Reading these files while a GPU sleeps adds errors to its counts, so only those that are awake are read.
 
+use super::device::FaultyDevice;
 use super::inventory::{AMD, Gpu, Inventory, file, is_awake};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::collectors::{FIVE_MINUTES, NOTHING};
@@ -44,13 +45,12 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if counts.is_empty() {
         return Err(Gap::absent("no GPU that is awake counts memory errors"));
     }
-    let wrong = counts.iter().filter(|(_, count)| *count > 0.0).map(|(address, count)| format!("{address}: {count}"));
-    let wrong: Vec<String> = wrong.collect();
-    sample.value("amd_memory_errors", counts.iter().map(|(_, count)| count).sum(), wrong.join(", "));
+    let wrong = counts.iter().filter(|(_, count)| *count > 0.0);
+    let wrong = wrong.map(|(address, count)| FaultyDevice::new(address, format!("{count} errors"))).collect();
+    sample.faulty("amd_memory_errors", wrong);
     let pages = awake.iter().map(|gpu| (gpu.address, bad_pages(host, gpu))).filter(|(_, pages)| *pages > 0);
-    let pages: Vec<_> = pages.collect();
-    let names: Vec<String> = pages.iter().map(|(address, pages)| format!("{address}: {pages}")).collect();
-    sample.value("amd_bad_pages", pages.iter().map(|(_, pages)| *pages as f64).sum(), names.join(", "));
+    let pages = pages.map(|(address, pages)| FaultyDevice::new(address, format!("{pages} pages"))).collect();
+    sample.faulty("amd_bad_pages", pages);
     Ok(())
 }
 

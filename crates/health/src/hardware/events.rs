@@ -180,18 +180,35 @@ impl Events {
 impl Problem {
     /// In a line: `0000:9b:00.0: Xid 119 (with Xid 154), for 3 min: end the GPU's jobs and reset it`. The time is the log's.
     pub fn describe(&self, now: f64) -> String {
-        let name = |code: &String| match self.subsystem {
-            Subsystem::Nvidia if code.bytes().all(|byte| byte.is_ascii_digit()) => format!("Xid {code}"),
-            Subsystem::Nvswitch => format!("SXid {code}"),
-            _ => code.clone(),
-        };
-        let mut names = self.codes.iter().map(name);
+        let device = if self.device.is_empty() { String::new() } else { format!("{}: ", self.device) };
+        format!("{device}{}, for {}: {}", self.names(), duration(now - self.since), self.advice.text())
+    }
+
+    /// Its codes: `Xid 119 (with Xid 154)`.
+    pub fn names(&self) -> String {
+        let mut names = self.codes.iter().map(|code| name(self.subsystem, code));
         let first = names.next().unwrap_or_default();
         let others: Vec<String> = names.take(3).collect();
-        let others = if others.is_empty() { String::new() } else { format!(" (with {})", others.join(", ")) };
-        let device = if self.device.is_empty() { String::new() } else { format!("{}: ", self.device) };
-        format!("{device}{first}{others}, for {}: {}", duration(now - self.since), self.advice.text())
+        if others.is_empty() { first } else { format!("{first} (with {})", others.join(", ")) }
     }
+
+    /// Whether the worst code is a number.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.codes.first().is_some_and(|code| is_number(code))
+    }
+}
+
+/// A code as operators call it.
+fn name(subsystem: Subsystem, code: &str) -> String {
+    match subsystem {
+        Subsystem::Nvidia if is_number(code) => format!("Xid {code}"),
+        Subsystem::Nvswitch => format!("SXid {code}"),
+        _ => code.to_owned(),
+    }
+}
+
+fn is_number(code: &str) -> bool {
+    code.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn duration(seconds: f64) -> String {
@@ -204,6 +221,12 @@ fn duration(seconds: f64) -> String {
 }
 
 impl Event {
+    /// Its code and how often it occurred: `Xid 13, 5 times`.
+    pub(crate) fn describe(&self) -> String {
+        let name = name(self.subsystem, &self.code);
+        if self.count > 1 { format!("{name}, {} times", self.count) } else { name }
+    }
+
     fn is_over(&self, now: f64) -> bool {
         let lifetime = match (self.level, self.code.as_str()) {
             (FaultLevel::Fatal, _) => return false,

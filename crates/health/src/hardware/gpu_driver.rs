@@ -1,6 +1,7 @@
 //! Whether the driver has each GPU that the bus shows. A read of the driver's files may hang while a GPU is lost, so this is a
 //! collector of its own.
 
+use super::device::{Device, FaultyDevice};
 use super::inventory::{AMD, Gpu, Inventory, NVIDIA, driver};
 use super::pci::PciAddress;
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
@@ -29,6 +30,13 @@ pub(crate) const KIND: Kind = Kind {
             remedy: "Compare with the module parameter NVreg_ExcludedGpus; if it is not set, report the host to Oracle.",
         },
         Signal {
+            name: "gpus_not_allocatable",
+            unit: Unit::Count,
+            source: "the GPUs that the driver has, minus the Node's allocatable `nvidia.com/gpu` or `amd.com/gpu`, which the controller reports",
+            why: "The device plugin does not offer a GPU that the driver has: it stopped, or holds the GPU for unhealthy.",
+            remedy: "Read the log of the device plugin's pod on the node: `kubectl get pods -A --field-selector spec.nodeName=NODE`. Restart the pod when the GPU works.",
+        },
+        Signal {
             name: "version_gpu_driver",
             unit: Unit::Text,
             source: "`/sys/module/{nvidia,amdgpu}/version`",
@@ -37,6 +45,9 @@ pub(crate) const KIND: Kind = Kind {
         },
     ],
 };
+
+/// `GPU-` and 36 characters.
+const MAX_UUID: usize = 48;
 
 const GPUS: &str = "driver/nvidia/gpus";
 
@@ -64,17 +75,37 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         NVIDIA => known.contains(&gpu.address),
         _ => driver(host, gpu.address).as_deref() == Some("amdgpu"),
     };
-    let without: Vec<String> = gpus.iter().filter(|gpu| !has_driver(gpu)).map(|gpu| gpu.address.to_string()).collect();
-    sample.value("gpus_without_driver", without.len() as f64, without.join(", "));
+    let (with, without): (Vec<&Gpu>, Vec<&Gpu>) = gpus.into_iter().partition(has_driver);
+    let faulty = |gpu: &Gpu| FaultyDevice::new(gpu.address, "no driver has it");
+    sample.faulty("gpus_without_driver", without.into_iter().map(faulty).collect());
+    let mut excluded = Vec::new();
+    for address in &known {
+        let text = host.proc(&format!("{GPUS}/{address}/information")).unwrap_or_default();
+        let value = |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()));
+        if value("GPU Excluded:").as_deref() == Some("Yes") {
+            excluded.push(FaultyDevice::new(address, "excluded"));
+        }
+        if let Some(uuid) = value("GPU UUID:") {
+            let uuid = Some(vcn::excerpt(&uuid, MAX_UUID).into_owned());
+            sample.sees(Device { address: address.to_string(), is_gpu: true, uuid, ..Device::default() });
+        }
+    }
+    offered(host, sample, with.len().saturating_sub(excluded.len()));
     if known.is_empty() {
         return Err(Gap::absent("the NVIDIA driver has no GPU"));
     }
-    let is_excluded = |address: &&PciAddress| {
-        let text = host.proc(&format!("{GPUS}/{address}/information")).unwrap_or_default();
-        let value = text.lines().find_map(|line| line.strip_prefix("GPU Excluded:"));
-        value.is_some_and(|value| value.trim() == "Yes")
-    };
-    let excluded: Vec<String> = known.iter().filter(is_excluded).map(ToString::to_string).collect();
-    sample.value("gpus_excluded", excluded.len() as f64, excluded.join(", "));
+    sample.faulty("gpus_excluded", excluded);
     Ok(())
+}
+
+/// How many of the driver's GPUs pods cannot get.
+fn offered(host: &Host, sample: &mut Sample, usable: usize) {
+    let Some(allocatable) = host.facts.allocatable_gpus else {
+        let gap = "no controller has reported `nvidia.com/gpu` or `amd.com/gpu` of the Node: no device plugin runs, GPUs are \
+                   divided (MIG), or pods get them by DRA";
+        return sample.gap("gpus_not_allocatable", Gap::absent(gap));
+    };
+    let missing = usable.saturating_sub(usize::try_from(allocatable).unwrap_or(usize::MAX));
+    let detail = format!("{allocatable} allocatable, {usable} with a driver");
+    sample.value("gpus_not_allocatable", missing as f64, detail);
 }

@@ -1,6 +1,7 @@
 //! GPUs on the bus: how many there are, and whether they answer.
 
-use super::inventory::{Gpu, Inventory, file, is_awake};
+use super::device::{Device, FaultyDevice};
+use super::inventory::{Gpu, Inventory, file, is_awake, numa};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::collectors::{MINUTE, NOTHING};
 use crate::host::Host;
@@ -38,7 +39,13 @@ pub(crate) const KIND: Kind = Kind {
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let found = Inventory::of(host, &mut sample.memory.functions)?;
-    sample.result("gpus_missing", missing(&found));
+    missing(&found, sample);
+    let listed = found.row.and_then(|row| row.gpus.as_ref()).map(|gpus| gpus.at.as_slice()).unwrap_or_default();
+    for (number, gpu) in found.gpus.iter().enumerate() {
+        let slot = if listed.is_empty() { Some(number) } else { listed.iter().position(|at| *at == gpu.address) };
+        let address = gpu.address.to_string();
+        sample.sees(Device { address, is_gpu: true, slot, numa: numa(host, gpu.address), ..Device::default() });
+    }
     if found.gpus.is_empty() {
         return Err(Gap::absent("the bus shows no GPU"));
     }
@@ -46,35 +53,39 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if awake.is_empty() {
         return Err(Gap::absent(format!("{} GPUs, none of them awake", found.gpus.len())));
     }
-    let lost: Vec<String> = awake.iter().filter(|gpu| is_lost(host, gpu)).map(|gpu| gpu.address.to_string()).collect();
-    sample.value("gpus_off_bus", lost.len() as f64, lost.join(", "));
+    let lost = awake.iter().filter(|gpu| is_lost(host, gpu));
+    sample
+        .faulty("gpus_off_bus", lost.map(|gpu| FaultyDevice::new(gpu.address, "its registers are all ones")).collect());
     // The link of these GPUs to the bus is managed by their processor.
     if found.shape.contains(".GB") {
         sample.gap("gpu_links_narrow", Gap::absent("not judged on this shape"));
     } else {
-        let narrow: Vec<String> = awake.iter().filter_map(|gpu| narrow_link(host, gpu)).collect();
-        sample.value("gpu_links_narrow", narrow.len() as f64, narrow.join(", "));
+        sample.faulty("gpu_links_narrow", awake.iter().filter_map(|gpu| narrow_link(host, gpu)).collect());
     }
     Ok(())
 }
 
-fn missing(found: &Inventory) -> Result<(f64, String), Gap> {
-    let seen = found.gpus.len();
-    let row = found
-        .row
-        .ok_or_else(|| Gap::absent(format!("the shape {} is not in the table: {seen} GPUs seen", found.shape)))?;
-    let Some(gpus) = &row.gpus else {
-        return Err(Gap::absent(format!(
-            "{seen} GPUs seen; how many {} has is not known ({})",
-            found.shape, row.source
-        )));
+fn missing(found: &Inventory, sample: &mut Sample) {
+    let (seen, shape) = (found.gpus.len(), &found.shape);
+    let gpus = match found.row.map(|row| (row.gpus.as_ref(), &row.source)) {
+        Some((Some(gpus), _)) => gpus,
+        Some((None, source)) => {
+            let gap = format!("{seen} GPUs seen; how many {shape} has is not known ({source})");
+            return sample.gap("gpus_missing", Gap::absent(gap));
+        }
+        None => {
+            let gap = format!("the shape {shape} is not in the table: {seen} GPUs seen");
+            return sample.gap("gpus_missing", Gap::absent(gap));
+        }
     };
     let seen: Vec<_> = found.gpus.iter().filter(|gpu| gpu.vendor == gpus.vendor).map(|gpu| gpu.address).collect();
     let missing = gpus.expected().saturating_sub(seen.len());
-    let places = gpus.at.iter().filter(|at| missing > 0 && !seen.contains(at)).map(ToString::to_string);
-    let places: Vec<String> = places.collect();
+    let empty: Vec<_> = gpus.at.iter().filter(|at| missing > 0 && !seen.contains(at)).collect();
+    let places: Vec<String> = empty.iter().map(ToString::to_string).collect();
     let places = if places.is_empty() { String::new() } else { format!("; none at {}", places.join(", ")) };
-    Ok((missing as f64, format!("{} of {}{places}", seen.len(), gpus.expected())))
+    let devices = empty.into_iter().map(|at| FaultyDevice::new(at, "no GPU on the bus")).collect();
+    let detail = format!("{} of {}{places}", seen.len(), gpus.expected());
+    sample.faulty_with("gpus_missing", missing as f64, detail, devices);
 }
 
 /// The revision and the numbers in other files are the kernel's copies: only the configuration space itself shows it.
@@ -83,8 +94,8 @@ fn is_lost(host: &Host, gpu: &Gpu) -> bool {
 }
 
 /// The speed falls while a GPU is idle, the width does not.
-fn narrow_link(host: &Host, gpu: &Gpu) -> Option<String> {
+fn narrow_link(host: &Host, gpu: &Gpu) -> Option<FaultyDevice> {
     let width = |name: &str| host.sys_number(&file(gpu.address, name)).ok();
     let (now, most) = (width("current_link_width")?, width("max_link_width")?);
-    (now > 0.0 && now < most).then(|| format!("{} has {now} of {most} lanes", gpu.address))
+    (now > 0.0 && now < most).then(|| FaultyDevice::new(gpu.address, format!("{now} of {most} lanes")))
 }

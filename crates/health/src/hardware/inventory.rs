@@ -38,7 +38,7 @@ pub(crate) struct Inventory {
     pub(crate) gpus: Vec<Gpu>,
     /// Adapters with an InfiniBand device, of RDMA and front end.
     pub(crate) adapters: Vec<Adapter>,
-    /// Whether there is an NVSwitch.
+    /// Whether there is an NVSwitch, by the bus or by the shape.
     pub(crate) has_nvswitch: bool,
 }
 
@@ -87,6 +87,7 @@ impl Inventory {
             let function = *known.entry(address).or_insert_with(|| Function::read(host, address));
             found.add(host, address, function);
         }
+        found.has_nvswitch |= found.row.is_some_and(|row| row.nvswitch);
         let is_listed = found.row.is_some_and(|row| row.gpus.is_some() || row.rdma.is_some());
         if !found.gpus.is_empty() || is_listed || has_rdma_network(&found.shape) {
             return Ok(found);
@@ -126,6 +127,9 @@ impl Inventory {
         let Some(rdma) = &row.rdma else {
             return Err(Gap::absent(format!("no RDMA functions of {} are known ({})", self.shape, row.source)));
         };
+        if rdma.is_none() {
+            return Err(Gap::absent(format!("{} has no RDMA network", self.shape)));
+        }
         let listed = rdma.functions();
         let is_rdma = |adapter: &&Adapter| {
             if listed.is_empty() {
@@ -135,6 +139,11 @@ impl Inventory {
             }
         };
         Ok(self.adapters.iter().filter(is_rdma).collect())
+    }
+
+    /// Whether nothing says which of its adapters are of the RDMA network.
+    pub(crate) fn has_unknown_rdma(&self) -> bool {
+        !self.adapters.is_empty() && self.row.is_none_or(|row| row.rdma.is_none())
     }
 
     /// GPUs and RDMA functions.
@@ -168,6 +177,11 @@ pub(crate) fn file(address: PciAddress, name: &str) -> String {
 /// Whether a function is awake: reading registers of one that sleeps wakes it, or gives nonsense. Unknown counts as asleep.
 pub(crate) fn is_awake(host: &Host, address: PciAddress) -> bool {
     host.sys(&file(address, "power/runtime_status")).is_ok_and(|status| status.trim() == "active")
+}
+
+/// The NUMA node that a function is near to; the kernel writes -1 where there is none.
+pub(crate) fn numa(host: &Host, address: PciAddress) -> Option<i32> {
+    host.sys(&file(address, "numa_node")).ok()?.trim().parse().ok().filter(|node| *node >= 0)
 }
 
 /// The PCI function behind which a function is.

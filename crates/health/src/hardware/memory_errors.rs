@@ -1,5 +1,6 @@
 //! Errors of the host's memory, as the kernel's EDAC drivers count them since boot.
 
+use super::device::FaultyDevice;
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::collectors::{MINUTE, NOTHING};
 use crate::host::{Host, names};
@@ -41,9 +42,9 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if uncorrected.is_empty() || corrected.is_empty() {
         return Err(Gap::absent("the kernel counts no memory errors: a virtual machine, or no EDAC driver"));
     }
-    let names: Vec<String> =
-        uncorrected.iter().filter(|(_, count)| *count > 0.0).map(|(name, count)| format!("{name}: {count}")).collect();
-    sample.value("memory_uncorrected_errors", uncorrected.iter().map(|(_, count)| count).sum(), names.join(", "));
+    let wrong = uncorrected.iter().filter(|(_, count)| *count > 0.0);
+    let wrong = wrong.map(|(name, count)| FaultyDevice::new(name, format!("{count} errors"))).collect();
+    sample.faulty("memory_uncorrected_errors", wrong);
     let total: f64 = corrected.iter().map(|(_, count)| count).sum();
     sample.rate("memory_corrected_errors", total, host.now, format!("{total} since boot"));
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::device::{Device, FaultyDevice, millis};
 use super::events::{EVENTS_FILE, Events, HOST_EVENTS_FILE, Problem};
 use super::inventory::{Inventory, parent};
 use super::messages::{Advice, FaultLevel, Subsystem};
@@ -10,6 +11,7 @@ use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::collectors::MINUTE;
 use crate::host::Host;
 use crate::kernel_log::records;
+use crate::report::NotMeasured;
 
 const SOURCE: &str = "the kernel's log, by syslog(2)";
 
@@ -17,7 +19,16 @@ const PRIVILEGE: &str =
     "the capability `SYSLOG`, which is optional (the chart's `agent.kernelLog`): without it not applicable";
 
 /// Why nothing is read.
-const NOT_GRANTED: &str = "kernel messages are not read: set agent.kernelLog";
+pub(crate) const NOT_GRANTED: &str = "kernel messages are not read: set agent.kernelLog";
+
+/// What is known of this boot's messages.
+struct Known {
+    events: Events,
+    /// Why they are not read any more.
+    not_measured: Option<NotMeasured>,
+    /// When the machine booted, in milliseconds since 1970; read only if there is an event.
+    booted: Option<u64>,
+}
 
 pub(crate) const ACCELERATORS: Kind = Kind {
     area: Area::Accelerators,
@@ -102,42 +113,59 @@ pub(crate) fn is_of_messages(signal: &str) -> bool {
 
 fn collect_accelerators(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let found = Inventory::of(host, &mut sample.memory.functions)?;
-    collect(host, sample, &ACCELERATORS, |problem| accelerator_signal(host, &found, problem))
+    let known = collect(host, sample, &ACCELERATORS, |problem| accelerator_signal(host, &found, problem))?;
+    for address in found.addresses().iter().map(ToString::to_string) {
+        let of_it = known.events.all().iter().filter(|event| event.device == address);
+        if let Some(event) = of_it.max_by(|a, b| a.last.total_cmp(&b.last)) {
+            let last_event_unix_millis = known.booted.map(|booted| booted + millis(event.last));
+            let last_event = Some(event.describe());
+            sample.sees(Device { address, last_event, last_event_unix_millis, ..Device::default() });
+        }
+    }
+    sample.memory.events = Some(known.events);
+    Ok(())
 }
 
 fn collect_host(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let found = Inventory::of(host, &mut sample.memory.functions).unwrap_or_default();
-    collect(host, sample, &HOST, |problem| host_signal(host, &found, problem))
+    let known = collect(host, sample, &HOST, |problem| host_signal(host, &found, problem))?;
+    sample.memory.events = Some(known.events);
+    Ok(())
 }
 
-/// Counts the problems of each signal.
+/// Counts the problems of each signal, with their devices. Problems of this boot that were read before outlive the right to read.
 fn collect(
     host: &Host,
     sample: &mut Sample,
     kind: &Kind,
     signal: impl Fn(&Problem) -> Option<&'static str>,
-) -> Result<(), Gap> {
-    let events = read_events(host, sample, if kind.area == Area::Host { HOST_EVENTS_FILE } else { EVENTS_FILE })?;
-    let problems = events.problems();
+) -> Result<Known, Gap> {
+    let known = read_events(host, sample, if kind.area == Area::Host { HOST_EVENTS_FILE } else { EVENTS_FILE })?;
+    let problems = known.events.problems();
     for Signal { name, .. } in kind.signals {
-        let of_it: Vec<String> = problems
-            .iter()
-            .filter(|problem| signal(problem) == Some(*name))
-            .map(|problem| problem.describe(events.newest()))
-            .collect();
-        sample.value(name, of_it.len() as f64, of_it.join("; "));
+        let of_it: Vec<&Problem> = problems.iter().filter(|problem| signal(problem) == Some(*name)).collect();
+        if of_it.is_empty() && known.not_measured.is_some() {
+            sample.gap(name, Gap::absent(NOT_GRANTED));
+            continue;
+        }
+        let lines: Vec<String> = of_it.iter().map(|problem| problem.describe(known.events.newest())).collect();
+        let devices = of_it.iter().map(|problem| FaultyDevice::of_problem(problem, known.booted)).collect();
+        sample.faulty_with(name, of_it.len() as f64, lines.join("; "), devices);
+        if let Some(gap) = &known.not_measured {
+            sample.outdate(name, gap.clone());
+        }
     }
-    sample.memory.events = Some(events);
-    Ok(())
+    Ok(known)
 }
 
 /// The events of this boot with what is new in the log, kept in the agent's folder.
-fn read_events(host: &Host, sample: &mut Sample, file: &str) -> Result<Events, Gap> {
-    let log = host.system.kernel_log().map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => Gap::absent(NOT_GRANTED),
-        _ => Gap::unknown(format!("read the kernel's log: {error}")),
-    })?;
-    let records = records(&log);
+fn read_events(host: &Host, sample: &mut Sample, file: &str) -> Result<Known, Gap> {
+    let log = match host.system.kernel_log() {
+        Ok(log) => Some(log),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+        Err(error) => return Err(Gap::unknown(format!("read the kernel's log: {error}"))),
+    };
+    let records = log.as_deref().map(records).unwrap_or_default();
     if !records.is_empty() && records.iter().all(|record| record.at.is_none()) {
         return Err(Gap::unknown("the kernel's log has no times: set the kernel parameter printk.time=1"));
     }
@@ -146,11 +174,29 @@ fn read_events(host: &Host, sample: &mut Sample, file: &str) -> Result<Events, G
     let load = || path.as_ref().map_or_else(|| Events::of_boot(&boot_id), |path| Events::load(path, &boot_id));
     let before = sample.memory.events.take().unwrap_or_else(load);
     let mut events = before.clone();
+    if log.is_none() {
+        if events.problems().is_empty() {
+            return Err(Gap::absent(NOT_GRANTED));
+        }
+        let booted = booted(host, &events);
+        let since_unix_millis = booted.map_or(0, |booted| booted + millis(events.newest()));
+        let not_measured = Some(NotMeasured { since_unix_millis, reason: NOT_GRANTED.to_owned() });
+        return Ok(Known { events, not_measured, booted });
+    }
     events.take(&records);
     if let Some(path) = path.filter(|path| !events.has_same_events(&before) || !path.exists()) {
         events.save(&path).map_err(|error| Gap::unknown(format!("write {}: {error}", path.display())))?;
     }
-    Ok(events)
+    let booted = booted(host, &events);
+    Ok(Known { events, not_measured: None, booted })
+}
+
+/// When the machine booted, in milliseconds since 1970.
+fn booted(host: &Host, events: &Events) -> Option<u64> {
+    let seconds = |line: &str| line.strip_prefix("btime ")?.trim().parse::<u64>().ok();
+    let is_needed = !events.all().is_empty();
+    let text = is_needed.then(|| host.proc("stat").ok()).flatten()?;
+    text.lines().find_map(seconds)?.checked_mul(1000)
 }
 
 /// What a problem of an accelerator counts for.

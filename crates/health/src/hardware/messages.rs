@@ -137,6 +137,8 @@ words!(
     RestartBm = "RESTART_BM", ContactSupport = "CONTACT_SUPPORT", ReplaceHost = "REPLACE_HOST",
 );
 
+words!(FaultLevel: Info = "info", Warning = "warning", Fatal = "fatal");
+
 impl TryFrom<String> for Advice {
     type Error = String;
 

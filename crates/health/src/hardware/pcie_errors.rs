@@ -1,6 +1,7 @@
 //! Errors of PCI Express at accelerators, and at the ports that they are behind. The kernel's log has at most ten of them in five
 //! seconds; these counts have all.
 
+use super::device::FaultyDevice;
 use super::inventory::{Inventory, file, parent};
 use super::pci::PciAddress;
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
@@ -48,20 +49,12 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     functions.sort_unstable();
     functions.dedup();
     for (signal, files) in SIGNALS {
-        let mut worst: Option<(f64, String)> = None;
-        let mut gap =
+        let gap =
             Gap::absent("no accelerator counts errors of PCI Express: a virtual machine, or firmware handles them");
-        for address in &functions {
-            let Some(total) = total(host, *address, files) else { continue };
-            match sample.per_minute(&format!("{signal} {address}"), total, host.now) {
-                Ok(rate) if worst.as_ref().is_none_or(|(most, _)| rate > *most) => {
-                    worst = Some((rate, address.to_string()));
-                }
-                Ok(_) => {}
-                Err(why) => gap = why,
-            }
-        }
-        sample.result(signal, worst.ok_or(gap));
+        let totals = functions
+            .iter()
+            .filter_map(|address| Some((FaultyDevice::new(address, ""), total(host, *address, files)?)));
+        sample.worst_rate(signal, totals, host.now, gap);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Rates of RDMA ports: only of functions whose address is on the shape's list. On others (the management of NVSwitches)
 //! reading counters fails and floods the kernel's log. The older `counters` are not read: several stop at 255.
 
+use super::device::FaultyDevice;
 use super::inventory::{Adapter, Inventory, file};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::collectors::{MINUTE, NOTHING};
@@ -69,17 +70,7 @@ fn worst(
     ports: &[&Adapter],
     total: impl Fn(&Adapter) -> Option<f64>,
 ) {
-    let mut worst: Option<(f64, String)> = None;
-    let mut gap = Gap::unknown("no port has this counter");
-    for port in ports {
-        let Some(total) = total(port) else { continue };
-        match sample.per_minute(&format!("{signal} {}", port.address), total, host.now) {
-            Ok(rate) if worst.as_ref().is_none_or(|(most, _)| rate > *most) => {
-                worst = Some((rate, format!("{} ({})", port.address, port.device)));
-            }
-            Ok(_) => {}
-            Err(why) => gap = why,
-        }
-    }
-    sample.result(signal, worst.ok_or(gap));
+    let totals =
+        ports.iter().filter_map(|port| Some((FaultyDevice::new(port.address, port.device.clone()), total(port)?)));
+    sample.worst_rate(signal, totals, host.now, Gap::unknown("no port has this counter"));
 }

@@ -1,6 +1,8 @@
 //! Ports of the RDMA network: only those on the shape's list. A second port of the front end is down by design.
 
-use super::inventory::{Adapter, Inventory, file};
+use super::device::{Device, FaultyDevice};
+use super::inventory::{Adapter, Inventory, file, numa};
+use super::shapes::RdmaRow;
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::collectors::{MINUTE, NOTHING};
 use crate::host::{Host, names};
@@ -57,15 +59,23 @@ const MAX_GIDS: usize = 16;
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let found = Inventory::of(host, &mut sample.memory.functions)?;
+    if found.has_unknown_rdma() {
+        return unknown_shape(host, sample, &found);
+    }
     let ports = found.rdma()?;
     let row = found.row.and_then(|row| row.rdma.as_ref());
-    let listed = row.map(super::shapes::RdmaRow::functions).unwrap_or_default();
+    let listed = row.map(RdmaRow::functions).unwrap_or_default();
+    for port in &ports {
+        see(host, sample, port, listed.iter().position(|address| *address == port.address));
+    }
     let expected = row.map_or(0, |row| row.count.max(listed.len()));
-    let absent = listed.iter().filter(|address| !ports.iter().any(|port| port.address == **address));
-    let absent: Vec<String> = absent.map(ToString::to_string).collect();
+    let absent: Vec<_> = listed.iter().filter(|at| !ports.iter().any(|port| port.address == **at)).collect();
+    let places: Vec<String> = absent.iter().map(ToString::to_string).collect();
     let missing = expected.saturating_sub(ports.len());
-    let places = if absent.is_empty() { String::new() } else { format!("; none at {}", absent.join(", ")) };
-    sample.value("rdma_ports_missing", missing as f64, format!("{} of {expected}{places}", ports.len()));
+    let places = if places.is_empty() { String::new() } else { format!("; none at {}", places.join(", ")) };
+    let detail = format!("{} of {expected}{places}", ports.len());
+    let devices = absent.into_iter().map(|at| FaultyDevice::new(at, "no RDMA device")).collect();
+    sample.faulty_with("rdma_ports_missing", missing as f64, detail, devices);
     if ports.is_empty() {
         return Err(Gap::absent("this node shows no RDMA port"));
     }
@@ -74,18 +84,57 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         Some(gbps) => count(sample, "rdma_ports_slow", &ports, |port| slow(host, port, gbps)),
         None => sample.gap("rdma_ports_slow", Gap::absent(format!("the rate of {} is not known", found.shape))),
     }
-    count(sample, "rdma_ports_without_verbs", &ports, |port| {
-        names(&host.sys.join(file(port.address, "infiniband_verbs"))).is_empty().then(String::new)
-    });
+    count(sample, "rdma_ports_without_verbs", &ports, |port| without_verbs(host, port));
     count(sample, "rdma_ports_without_address", &ports, |port| (!has_address(host, port)).then(String::new));
     Ok(())
 }
 
+/// On a shape of which no source names the RDMA functions, a port that had a link since boot must have one: one that is down by design
+/// never had.
+fn unknown_shape(host: &Host, sample: &mut Sample, found: &Inventory) -> Result<(), Gap> {
+    let had_link = |port: &&Adapter| {
+        let links = link(host, port).map(|link| format!("net/{link}/carrier_up_count"));
+        let ups = links.and_then(|path| host.sys_number(&file(port.address, &path)).ok());
+        ups.is_some_and(|ups| ups > 0.0) || down(host, port).is_none()
+    };
+    let ports: Vec<&Adapter> = found.adapters.iter().filter(had_link).collect();
+    for port in &found.adapters {
+        see(host, sample, port, None);
+    }
+    count(sample, "rdma_ports_down", &ports, |port| down(host, port));
+    count(sample, "rdma_ports_without_verbs", &ports, |port| without_verbs(host, port));
+    let (seen, judged, shape) = (found.adapters.len(), ports.len(), &found.shape);
+    Err(Gap::absent(format!(
+        "the RDMA functions of the shape {shape} are not known: of {seen} adapters, {judged} that had a link since boot are judged"
+    )))
+}
+
 /// Counts the ports of which something is wrong, and names them.
 fn count(sample: &mut Sample, signal: &'static str, ports: &[&Adapter], wrong: impl Fn(&Adapter) -> Option<String>) {
-    let name = |port: &&Adapter| Some(format!("{} ({}) {}", port.address, port.device, wrong(port)?));
-    let wrong: Vec<String> = ports.iter().filter_map(name).map(|name| name.trim_end().to_owned()).collect();
-    sample.value(signal, wrong.len() as f64, wrong.join(", "));
+    let faulty = |port: &&Adapter| {
+        let state = format!("{} {}", port.device, wrong(port)?);
+        Some(FaultyDevice::new(port.address, state.trim_end()))
+    };
+    sample.faulty(signal, ports.iter().filter_map(faulty).collect());
+}
+
+/// For the table of devices.
+fn see(host: &Host, sample: &mut Sample, port: &Adapter, slot: Option<usize>) {
+    let words = |name: &str| read(host, port, name).and_then(|text| Some(text.split_once(": ")?.1.to_owned()));
+    let rate = read(host, port, "rate").and_then(|text| Some(text.split_once(" (")?.0.to_owned()));
+    let state: Vec<String> = [words("state"), words("phys_state"), rate].into_iter().flatten().collect();
+    let names = [Some(port.device.clone()), link(host, port)].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let (address, numa) = (port.address.to_string(), numa(host, port.address));
+    let port_state = Some(state.join(", "));
+    sample.sees(Device { address, slot, names: Some(names), numa, port_state, ..Device::default() });
+}
+
+fn link(host: &Host, port: &Adapter) -> Option<String> {
+    names(&host.sys.join(file(port.address, "net"))).into_iter().next()
+}
+
+fn without_verbs(host: &Host, port: &Adapter) -> Option<String> {
+    names(&host.sys.join(file(port.address, "infiniband_verbs"))).is_empty().then(String::new)
 }
 
 fn read(host: &Host, port: &Adapter, name: &str) -> Option<String> {

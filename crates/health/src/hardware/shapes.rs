@@ -20,6 +20,9 @@ pub struct Shape {
     pub rdma: Option<RdmaRow>,
     /// How many local disks they have.
     pub nvme: Option<usize>,
+    /// Whether its GPUs are joined by NVSwitches. With NVLink 5 (B200, B300) the bus does not show them.
+    #[serde(default)]
+    pub nvswitch: bool,
     /// Where that is written.
     pub source: String,
 }
@@ -82,6 +85,11 @@ impl GpuRow {
 }
 
 impl RdmaRow {
+    /// Whether the shape has no RDMA network.
+    pub fn is_none(&self) -> bool {
+        self.at.is_empty() && self.count == 0
+    }
+
     /// Where the functions are; empty where that is not known.
     pub fn functions(&self) -> BTreeSet<PciAddress> {
         self.at.iter().flat_map(|at| (0..self.functions).map(|function| at.with_function(function))).collect()

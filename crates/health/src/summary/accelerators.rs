@@ -14,6 +14,10 @@ use crate::report::{Report, SignalState, Verdict};
 pub struct AcceleratorSources {
     /// Whether it reads kernel messages: without the capability SYSLOG it sees the devices' files only.
     pub kernel_messages: bool,
+    /// How many GPUs the bus shows.
+    pub gpus: u16,
+    /// How many ports of the RDMA network there are.
+    pub ports: u16,
 }
 
 impl AcceleratorSources {
@@ -21,10 +25,16 @@ impl AcceleratorSources {
     pub(super) fn of(report: &Report) -> Option<Self> {
         // Not Unknown: a collector that hangs says nothing about what the node has.
         let is_measured = |state: &&SignalState| matches!(state.verdict, Verdict::Healthy | Verdict::Problem);
-        let measured = report.signals.iter().filter(is_measured).map(|state| state.signal.as_str());
-        let of_them: Vec<&str> = measured.filter(|name| collectors::area(name) == Area::Accelerators).collect();
-        let kernel_messages = of_them.iter().any(|name| message_faults::is_of_messages(name));
-        (!of_them.is_empty()).then_some(Self { kernel_messages })
+        let measured = report.signals.iter().filter(is_measured);
+        let of_them: Vec<_> = measured.filter(|state| collectors::area(&state.signal) == Area::Accelerators).collect();
+        let is_current = |state: &&&SignalState| state.not_measured.is_none();
+        let kernel_messages =
+            of_them.iter().filter(is_current).any(|state| message_faults::is_of_messages(&state.signal));
+        let count = |is_gpu| {
+            let count = report.devices.iter().filter(|device| device.is_gpu == is_gpu).count();
+            u16::try_from(count).unwrap_or(u16::MAX)
+        };
+        (!of_them.is_empty()).then(|| Self { kernel_messages, gpus: count(true), ports: count(false) })
     }
 }
 
@@ -51,7 +61,7 @@ mod tests {
             ..SignalState::blank(collectors::signal("gpus_missing").unwrap(), 60, 1000)
         }];
         let summary = Summary::default().with(&Report { signals, ..Report::default() });
-        assert_eq!(summary.accelerators, Some(AcceleratorSources { kernel_messages: false }));
+        assert_eq!(summary.accelerators, Some(AcceleratorSources::default()));
         let text = serde_json::to_value(&summary).unwrap();
         assert_eq!(text["checks"][0]["area"], "host");
         let read: Summary = serde_json::from_value(text).unwrap();

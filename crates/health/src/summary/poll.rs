@@ -23,6 +23,8 @@ pub struct PollQuery {
 pub struct NodeReport {
     /// The memory for pods (`status.allocatable`, with huge pages), in bytes.
     pub allocatable_memory: Option<u64>,
+    /// The GPUs for pods, where device plugins offer whole ones.
+    pub allocatable_gpus: Option<u64>,
     /// The runtime's name, such as `cri-o` (`status.nodeInfo.containerRuntimeVersion`).
     pub runtime: Option<String>,
 }
@@ -39,6 +41,10 @@ impl NodeReport {
     /// Takes what a later report has.
     pub fn update(&mut self, later: Self) {
         self.allocatable_memory = later.allocatable_memory.or(self.allocatable_memory);
+        // A report without GPUs has the memory at least; a request without any report changes nothing.
+        if later.allocatable_memory.is_some() {
+            self.allocatable_gpus = later.allocatable_gpus;
+        }
         if later.runtime.is_some() {
             self.runtime = later.runtime;
         }
@@ -50,10 +56,11 @@ impl PollQuery {
     /// report about the Node.
     pub fn path(&self) -> String {
         let repairs = self.may_repair.then(|| "repairs=allow".to_owned());
-        let NodeReport { allocatable_memory, runtime } = &self.node;
+        let NodeReport { allocatable_memory, allocatable_gpus, runtime } = &self.node;
         let allocatable = allocatable_memory.map(|bytes| format!("allocatable={bytes}"));
+        let gpus = allocatable_gpus.map(|count| format!("gpus={count}"));
         let runtime = runtime.as_ref().map(|runtime| format!("runtime={runtime}"));
-        let of_node = allocatable.into_iter().chain(runtime).filter(|_| !self.may_repair);
+        let of_node = allocatable.into_iter().chain(gpus).chain(runtime).filter(|_| !self.may_repair);
         let parts: Vec<String> = repairs.into_iter().chain(of_node).collect();
         format!("{SUMMARY_PATH}?{}", parts.join("&")).trim_end_matches('?').to_owned()
     }
@@ -65,6 +72,7 @@ impl PollQuery {
             may_repair: part("repairs") == Some("allow"),
             node: NodeReport {
                 allocatable_memory: part("allocatable").and_then(|bytes| bytes.parse().ok()),
+                allocatable_gpus: part("gpus").and_then(|count| count.parse().ok()),
                 runtime: part("runtime").and_then(NodeReport::runtime_of),
             },
         }
@@ -80,7 +88,8 @@ mod tests {
         for may_repair in [false, true] {
             for (allocatable_memory, runtime) in [(None, None), (Some(0), Some("cri-o")), (Some(64_172_851_200), None)]
             {
-                let node = NodeReport { allocatable_memory, runtime: runtime.map(str::to_owned) };
+                let allocatable_gpus = allocatable_memory.filter(|bytes| *bytes > 0).map(|_| 8);
+                let node = NodeReport { allocatable_memory, allocatable_gpus, runtime: runtime.map(str::to_owned) };
                 let path = PollQuery { may_repair, node: node.clone() }.path();
                 let (path, text) = path.split_once('?').unwrap_or((&path, ""));
                 let node = if may_repair { NodeReport::default() } else { node };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use health::hardware::shapes::Shape;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use serde_json::json;
 
 use crate::node::Node;
 
@@ -23,7 +24,7 @@ impl Node {
     /// BM.GPU.H100.8: eight GPUs, four NVSwitches, 16 RDMA functions of 200 Gb/s, two cards of the front end with a port without
     /// cable each, 16 local disks.
     pub(crate) fn h100() -> Self {
-        let node = Self::bare("BM.GPU.H100.8");
+        let mut node = Self::bare("BM.GPU.H100.8");
         let row = Shape::of("BM.GPU.H100.8").unwrap();
         for (number, address) in row.gpus.as_ref().unwrap().at.iter().enumerate() {
             node.nvidia(&address.to_string(), "0x2330", number);
@@ -49,6 +50,12 @@ impl Node {
         // As a container sees it: the host's processes are in no cgroup.procs.
         node.write(&format!("host/sys/fs/cgroup/systemd/system.slice/{unit}/cgroup.procs"), "");
         node.write(&format!("host/sys/fs/cgroup/pids/system.slice/{unit}/pids.current"), "9\n");
+        node.write("proc/sys/kernel/random/boot_id", "5c1b0f6e-6f0b-4b5c-9a3c-3a1f0a7c2b11\n");
+        node.write("proc/stat", "cpu  1 2 3\nbtime 1763000000\nprocesses 9\n");
+        node.facts.allocatable_gpus = Some(8);
+        let reporters =
+            functions.iter().flat_map(|at| ["fw", "fw_fatal"].map(|name| json!([at.to_string(), name, false])));
+        node.system.answers.lock().unwrap()["devlink"] = reporters.collect();
         node
     }
 
@@ -133,6 +140,7 @@ impl Node {
             ("current_link_width", "16"),
             ("max_link_width", "16"),
             ("current_link_speed", "2.5 GT/s PCIe"),
+            ("numa_node", "1"),
             ("max_link_speed", "32.0 GT/s PCIe"),
             ("aer_dev_fatal", "Undefined 0\nDLP 0\nSDES 0\nTLP 0\nTOTAL_ERR_FATAL 0"),
             ("aer_dev_nonfatal", "Undefined 0\nDLP 0\nTLP 0\nTOTAL_ERR_NONFATAL 0"),
@@ -189,6 +197,7 @@ impl Node {
         }
         self.write(&pci(address, &format!("infiniband_verbs/uverbs{number}/abi_version")), "1\n");
         self.write(&pci(address, &format!("net/rdma{number}/carrier_down_count")), "2\n");
+        self.write(&pci(address, &format!("net/rdma{number}/carrier_up_count")), "3\n");
     }
 
     /// Two cards with a port without cable each, as BM.GPU.H100.8 has them by design.
@@ -201,6 +210,7 @@ impl Node {
             self.write(&pci(&second, &format!("{port}/state")), "1: DOWN\n");
             self.write(&pci(&second, &format!("{port}/phys_state")), "3: Disabled\n");
             self.write(&pci(&second, "current_link_width"), "8\n");
+            self.write(&pci(&second, &format!("net/rdma{}/carrier_up_count", number + 1)), "0\n");
         }
     }
 

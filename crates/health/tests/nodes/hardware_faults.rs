@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use health::{Report, SignalState, Verdict};
+use serde_json::json;
 
 use crate::accelerated::pci;
 use crate::faults::{Fault, assert_raised_alone, names};
@@ -18,7 +19,7 @@ const GPU: &str = "0000:5b:00.0";
 const ADAPTER: &str = "0000:2a:00.1";
 const FRONT_END: &str = "0000:1f:00.1";
 
-fn log(node: &Node, text: &str) {
+pub(crate) fn log(node: &Node, text: &str) {
     node.write("kernel.log", &format!("<4>[864210.000001] {text}\n"));
 }
 
@@ -70,7 +71,7 @@ pub(crate) fn hardware_faults() -> Vec<Fault> {
         fault(A10, &["hardware_warnings"], "SOFT_LOCKUP", |node| {
             log(node, "watchdog: BUG: soft lockup - CPU#0 stuck for 27s! [cuda-EvtHandlr:2255424]");
         }),
-        fault(H100, &["memory_uncorrected_errors"], "mc1: 2", |node| {
+        fault(H100, &["memory_uncorrected_errors"], "mc1: 2 errors", |node| {
             node.write("sys/devices/system/edac/mc/mc1/ue_count", "2\n");
         }),
         fault(H100, &["memory_corrected_errors"], "since boot", |node| {
@@ -89,7 +90,7 @@ pub(crate) fn hardware_faults() -> Vec<Fault> {
         fault(MI300X, &["gpus_off_bus"], "0000:5d:00.0", |node| {
             fs::write(node.path(&pci("0000:5d:00.0", "config")), [0xff; 64]).unwrap();
         }),
-        fault(H100, &["gpu_links_narrow"], "0000:5b:00.0 has 8 of 16 lanes", |node| {
+        fault(H100, &["gpu_links_narrow"], "0000:5b:00.0: 8 of 16 lanes", |node| {
             node.write(&pci(GPU, "current_link_width"), "8\n");
         }),
         fault(H100, &["gpus_without_driver"], GPU, |node| {
@@ -120,7 +121,7 @@ pub(crate) fn hardware_faults() -> Vec<Fault> {
         fault(MI300X, &["rdma_ports_missing"], "7 of 8", |node| {
             let _ = fs::remove_dir_all(node.path(&pci("0000:a5:00.0", "infiniband")));
         }),
-        fault(H100, &["rdma_ports_down"], "0000:2a:00.1 (mlx5_3) is 1: DOWN, 3: Disabled", |node| {
+        fault(H100, &["rdma_ports_down"], "0000:2a:00.1: mlx5_3 is 1: DOWN, 3: Disabled", |node| {
             node.write(&port("state"), "1: DOWN\n");
             node.write(&port("phys_state"), "3: Disabled\n");
         }),
@@ -135,6 +136,12 @@ pub(crate) fn hardware_faults() -> Vec<Fault> {
         }),
         fault(H100, &["rdma_flaps"], ADAPTER, |node| node.add(&pci(ADAPTER, "net/rdma3/carrier_down_count"), 1)),
         fault(H100, &["rdma_errors"], ADAPTER, |node| node.add(&port("hw_counters/local_ack_timeout_err"), 5000)),
+        fault(H100, &["rdma_adapters_unhealthy"], "0000:2a:00.1: fw_fatal: 1 errors", |node| {
+            node.system.answers.lock().unwrap()["devlink"][6] = json!([ADAPTER, "fw_fatal", true]);
+        }),
+        fault(H100, &["gpus_not_allocatable"], "7 allocatable, 8 with a driver", |node| {
+            node.facts.allocatable_gpus = Some(7);
+        }),
         fault(H100, &["slow_governors"], "powersave on 1 of 4", |node| {
             node.write("sys/devices/system/cpu/cpufreq/policy3/scaling_governor", "powersave\n");
         }),
@@ -152,7 +159,7 @@ fn grown(node: &Node) -> usize {
     count
 }
 
-fn state(report: &Report, signal: &str) -> SignalState {
+pub(crate) fn state(report: &Report, signal: &str) -> SignalState {
     report.signals.iter().find(|state| state.signal == signal).unwrap().clone()
 }
 
@@ -165,7 +172,18 @@ fn each_hardware_fault_raises_its_signals_alone() {
 fn healthy_nodes_with_accelerators_have_no_finding() {
     for (mut node, absent) in [
         (Node::h100(), &["amd_memory_errors", "amd_bad_pages"][..]),
-        (Node::mi300x(), &["gpus_excluded", "rdma_ports_slow", "rdma_flaps", "rdma_errors", "fabric_manager_running"]),
+        (
+            Node::mi300x(),
+            &[
+                "gpus_excluded",
+                "gpus_not_allocatable",
+                "rdma_adapters_unhealthy",
+                "rdma_ports_slow",
+                "rdma_flaps",
+                "rdma_errors",
+                "fabric_manager_running",
+            ],
+        ),
         (Node::a10(), &[]),
     ] {
         let mut report = node.sample();
@@ -277,6 +295,7 @@ fn devices_that_sleep_are_left_alone() {
             "aer_dev_nonfatal",
             "class",
             "device",
+            "numa_node",
             "power/runtime_status",
             "vendor",
         ];

@@ -7,6 +7,7 @@
 )]
 
 mod accelerated;
+mod devices;
 mod engine;
 mod faults;
 mod hardware_faults;

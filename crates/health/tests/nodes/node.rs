@@ -16,6 +16,7 @@ use health::facts::{Facts, NetworkFacts, PoolFacts, VnicLink};
 use health::system::{Answer, Clock, Space, System};
 use health::{Host, Report, Verdict};
 use netlink::conntrack::ConntrackCounts;
+use netlink::devlink::HealthReporter;
 use serde_json::Value;
 
 /// All collectors are due again after this.
@@ -109,6 +110,7 @@ impl Node {
             metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
             version: "0.1.0".to_owned(),
             allocatable_memory: pods.checked_sub(100 << 20),
+            allocatable_gpus: None,
             runtime: Some("cri-o".to_owned()),
             kubelet_port: 10248,
             plugins: Vec::new(),
@@ -238,6 +240,18 @@ impl System for Recorded {
         let counts = self.at("/conntrack")?;
         let [drop, early_drop, insert_failed] = [0, 1, 2].map(|at| counts[at].as_u64().unwrap());
         Ok(ConntrackCounts { drop, early_drop, insert_failed })
+    }
+
+    fn health_reporters(&self) -> io::Result<Vec<HealthReporter>> {
+        let found = self.at("/devlink").unwrap_or_default();
+        let reporter = |one: &Value| HealthReporter {
+            bus: "pci".to_owned(),
+            device: one[0].as_str().unwrap().to_owned(),
+            name: one[1].as_str().unwrap().to_owned(),
+            is_failed: one[2].as_bool().unwrap(),
+            errors: 1,
+        };
+        Ok(found.as_array().into_iter().flatten().map(reporter).collect())
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

@@ -15,5 +15,6 @@ labels! {
     ConditionLabels { reason: String, subject: String, blocking: String }
     SignalResult { signal: String, result: &'static str }
     SignalName { signal: String }
+    FaultyDeviceName { signal: String, device: String }
     Outcome { result: &'static str }
 }

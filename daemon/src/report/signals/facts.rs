@@ -45,6 +45,7 @@ pub(super) fn gather(agent: &Agent, node_report: NodeReport) -> Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         plugins: plugins.collect(),
         allocatable_memory: node_report.allocatable_memory,
+        allocatable_gpus: node_report.allocatable_gpus,
         runtime: node_report.runtime,
         kubelet_port: settings.kubelet_healthz_port,
         network: report.map(|report| NetworkFacts {

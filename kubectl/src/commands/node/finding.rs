@@ -3,6 +3,7 @@
 
 use api::{AttachmentReason, Reason as _};
 use health::fleet::{CLOUD_AGENT_PLUGINS, NodeState, VNIC_ATTACHMENT};
+use health::hardware::device::FaultyDevice;
 use health::reason::Reason as AgentReason;
 use health::report::NotMeasured;
 use health::rules::Severity;
@@ -60,15 +61,16 @@ impl Finding {
 /// Those of an agent's report, the worst first, with what the controller's leader adds.
 pub(super) fn of_details(status: AgentStatus, report: Report, summary: Option<&Summary>) -> Vec<Finding> {
     let checks = summary.into_iter().flat_map(|summary| &summary.checks);
-    let of_leader: Vec<Finding> = checks.filter(|check| is_of_leader(check, &status, &report)).map(of_check).collect();
+    let kept: Vec<&Check> = checks.filter(|check| is_of_leader(check, &status, &report)).collect();
+    let of_leader: Vec<Finding> = kept.iter().flat_map(|check| of_check(check)).collect();
     let conditions = status.conditions.into_iter().map(of_condition);
-    let is_kept = |name: &str| of_leader.iter().any(|finding| finding.name == name);
+    let is_kept = |name: &str| kept.iter().any(|check| check.name == name);
     let is_open = |state: &SignalState| match state.verdict {
         Verdict::Problem => true,
         Verdict::Unknown => !state.is_waiting && !is_kept(&state.signal),
         Verdict::Healthy | Verdict::NotApplicable => false,
     };
-    let signals: Vec<Finding> = report.signals.into_iter().filter(is_open).map(of_signal).collect();
+    let signals: Vec<Finding> = report.signals.into_iter().filter(is_open).flat_map(of_signal).collect();
     conditions.chain(signals).chain(of_leader).collect()
 }
 
@@ -96,11 +98,12 @@ pub(super) fn waiting(report: Option<&Report>, summary: Option<&Summary>) -> Vec
 
 /// Those of a summary, which has no values. A summary that is too old says nothing about now.
 pub(super) fn of_summary(summary: &Summary, is_too_old: bool) -> Vec<Finding> {
-    let of_before = |check: &Check| {
-        let message = format!("In the last answer: {}", check.message);
-        Finding { verdict: Verdict::Unknown, blocks_pods: false, message, ..of_check(check) }
+    let of_before = |finding: Finding| {
+        let message = format!("In the last answer: {}", finding.message);
+        Finding { verdict: Verdict::Unknown, blocks_pods: false, message, ..finding }
     };
-    summary.checks.iter().map(|check| if is_too_old { of_before(check) } else { of_check(check) }).collect()
+    let found = summary.checks.iter().flat_map(of_check);
+    found.map(|finding| if is_too_old { of_before(finding) } else { finding }).collect()
 }
 
 /// The agent of a node does not answer: `error` says why.
@@ -132,7 +135,12 @@ pub(super) fn state(findings: &[Finding]) -> NodeState {
     }
 }
 
-pub(super) fn of_check(check: &Check) -> Finding {
+/// One for each device of a check.
+pub(super) fn of_check(check: &Check) -> Vec<Finding> {
+    check.per_device().iter().map(of_one_check).collect()
+}
+
+fn of_one_check(check: &Check) -> Finding {
     Finding {
         name: check.name.clone(),
         subject: check.subject.clone(),
@@ -218,7 +226,29 @@ fn of_condition(condition: AgentCondition) -> Finding {
     }
 }
 
-fn of_signal(state: SignalState) -> Finding {
+fn of_signal(mut state: SignalState) -> Vec<Finding> {
+    let devices = std::mem::take(&mut state.devices);
+    let finding = of_whole_signal(state);
+    if devices.is_empty() || finding.verdict != Verdict::Problem {
+        return vec![finding];
+    }
+    let of_device = |device: FaultyDevice| {
+        let by_reason = device.reason.as_ref().and_then(|reason| next_step(reason, Verdict::Problem));
+        Finding {
+            message: device.sentence(&finding.message),
+            measured: None,
+            healthy: None,
+            next_step: by_reason.or_else(|| finding.next_step.clone()),
+            since_unix_millis: device.since_unix_millis.or(finding.since_unix_millis),
+            subject: Some(device.address).filter(|address| !address.is_empty()),
+            name: device.reason.unwrap_or_else(|| finding.name.clone()),
+            ..finding.clone()
+        }
+    };
+    devices.into_iter().map(of_device).collect()
+}
+
+fn of_whole_signal(state: SignalState) -> Finding {
     let value = state.value.map(|value| state.unit.show(value)).unwrap_or_default();
     let measured = match (value.as_str(), state.detail.as_str()) {
         ("", detail) => detail.to_owned(),

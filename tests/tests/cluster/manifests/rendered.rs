@@ -99,6 +99,14 @@ fn every_image_is_set_in_one_place() {
 }
 
 #[test]
+fn gpu_folder_adds_the_kernels_log_and_nothing_else() {
+    let [granted, expected] = ["gpu", "overlays/oke-vcn-native"].map(rendered);
+    let more: Vec<&str> = granted.lines().filter(|line| !expected.lines().any(|other| other == *line)).collect();
+    assert_eq!((more, granted.lines().count()), (vec!["            - SYSLOG"], expected.lines().count() + 1));
+    assert!(Container::of_daemon_set(&granted, &[]).unwrap().capabilities().contains(&"SYSLOG".to_owned()));
+}
+
+#[test]
 fn every_source_is_rendered() {
     let in_base: BTreeSet<String> = sources()
         .iter()

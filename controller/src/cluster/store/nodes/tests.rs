@@ -7,7 +7,7 @@ fn node(name: &str, instance: &str) -> NodeView {
         "apiVersion": "v1", "kind": "Node",
         "metadata": { "name": name, "uid": "u", "annotations": { VNICS_ANNOTATION: "storage", "other": "x" } },
         "spec": { "providerID": format!("oci://{instance}"), "podCIDR": "10.1.0.0/24" },
-        "status": { "nodeInfo": { "containerRuntimeVersion": "cri-o://1.34.0", "kernelVersion": "5.15" }, "allocatable": { "cpu": "4", "memory": "1024Ki", "hugepages-2Mi": "2Mi" }, "addresses": [
+        "status": { "nodeInfo": { "containerRuntimeVersion": "cri-o://1.34.0", "kernelVersion": "5.15" }, "allocatable": { "cpu": "4", "memory": "1024Ki", "hugepages-2Mi": "2Mi", "nvidia.com/gpu": "7" }, "addresses": [
             { "type": "InternalIP", "address": "10.0.0.2" }, { "type": "InternalIP", "address": "2001:db8::2" },
             { "type": "ExternalIP", "address": "203.0.113.2" }, { "type": "Hostname", "address": "a" } ] },
     });
@@ -29,11 +29,26 @@ fn a_node_is_found_by_its_instance() {
         uid: Some("u".to_owned()),
         instance: Some(instance.clone()),
         vnics: Some("storage".to_owned()),
-        report: NodeReport { allocatable_memory: Some(3 << 20), runtime: Some("cri-o".to_owned()) },
+        report: NodeReport {
+            allocatable_memory: Some(3 << 20),
+            allocatable_gpus: Some(7),
+            runtime: Some("cri-o".to_owned()),
+        },
         addresses: ["10.0.0.2", "2001:db8::2"].map(|address| address.parse().unwrap()).into(),
         ..NodeView::default()
     };
     assert_eq!(nodes.of(&instance), Some(&expected));
+}
+
+#[test]
+fn gpus_are_counted_unless_they_are_divided() {
+    let count = |resources: &[(&str, &str)]| {
+        gpus(&resources.iter().map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned())).collect())
+    };
+    assert_eq!((count(&[("cpu", "4")]), count(&[("nvidia.com/gpu", "0")])), (None, Some(0)));
+    assert_eq!(count(&[("amd.com/gpu", "8"), ("nvidia.com/gpu", "x")]), Some(8));
+    assert_eq!(count(&[("nvidia.com/gpu", "7"), ("nvidia.com/mig-1g.10gb", "0")]), Some(7));
+    assert_eq!(count(&[("nvidia.com/gpu", "0"), ("nvidia.com/mig-1g.10gb", "7")]), None);
 }
 
 #[test]

@@ -56,6 +56,17 @@ pub fn xid(code: u32) -> Option<&'static Xid> {
     XIDS.iter().find(|row| row.codes.contains(&code))
 }
 
+/// All codes with their rows.
+pub fn xids() -> impl Iterator<Item = (u32, &'static Xid)> {
+    XIDS.iter().flat_map(|row| row.codes.iter().map(move |code| (*code, row)))
+}
+
+/// Whether an SXid ends all traffic of its switch, whatever word the message has: fabric manager's guide, "Always Fatal", and halts of
+/// the switch's own processor.
+pub fn is_fatal_sxid(code: u64) -> bool {
+    matches!(code, 12020 | 22003 | 22011 | 23001..=23017 | 26006..=26008)
+}
+
 /// What it takes to end an error of NVLink 5, if NVIDIA decodes it.
 pub(super) fn link(link: &Link<'_>) -> Option<Advice> {
     let is_unit = |known: &String| {

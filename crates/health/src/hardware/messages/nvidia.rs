@@ -1,16 +1,10 @@
 //! NVIDIA's drivers of GPUs and NVSwitches, but for Xids.
 
 use super::{
-    Advice, Effect, FaultLevel, Finding, Subsystem, after_device, between, driver_and_device, leading_number, xid,
+    Advice, Effect, FaultLevel, Finding, Subsystem, after_device, between, catalogue, driver_and_device,
+    leading_number, xid,
 };
 use crate::hardware::pci::PciAddress;
-
-/// Codes of switches that end all traffic, whatever word the message has: fabric manager's guide, "Always Fatal", and halts of
-/// the switch's own processor.
-const FATAL_SWITCH_CODES: &[u64] = &[12020, 22003, 22011, 26006, 26007, 26008];
-
-/// The same: buffers and credits between virtual channels.
-const FATAL_BUFFER_CODES: std::ops::RangeInclusive<u64> = 23001..=23017;
 
 /// A link's training controller asks for attention, at each boot.
 const HARMLESS_SWITCH_CODE: u64 = 22013;
@@ -93,7 +87,7 @@ fn switch(text: &str) -> Option<Finding> {
     let Some(code) = leading_number(rest) else { return Some(unparsed().of(device)) };
     let name = code.to_string();
     let words = rest.split_once(',').map_or("", |(_, words)| words.trim_start());
-    let is_fatal_code = FATAL_SWITCH_CODES.contains(&code) || FATAL_BUFFER_CODES.contains(&code);
+    let is_fatal_code = catalogue::is_fatal_sxid(code);
     let fatal = Finding::fault(Subsystem::Nvswitch, &name, FaultLevel::Fatal, Advice::ResetFabric);
     let found = if words.starts_with("Severity") || words.starts_with("Data") {
         Finding::info(Subsystem::Nvswitch, &name, Advice::Continuation).with(Effect::Detail)
