@@ -6,6 +6,7 @@
 //!   (pods? agent? another installer?)   no new pods from here on
 //! ```
 
+mod daemon_sets;
 mod files;
 mod kernel_settings;
 mod network;
@@ -37,7 +38,7 @@ pub struct Uninstall {
     pub sysctl_root: PathBuf,
     /// Although pods of our network run here.
     pub force: bool,
-    /// Why an agent may start on this node again ([`on_delete::refusal`]).
+    /// Why an agent may start on this node again (`on_delete::returning`).
     pub returning: Option<String>,
     /// Only report what would be done.
     pub dry_run: bool,

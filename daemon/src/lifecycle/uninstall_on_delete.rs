@@ -1,8 +1,8 @@
 //! The end of the agent by a signal: whether another agent comes, or all our files and objects are to be removed from the
-//! node. `installer::on_delete` asks the API server, once, and decides; here the decision is carried out and logged.
+//! node. `installer::on_delete` reads the API server and decides; here the decision is carried out and logged.
 
 use installer::Uninstall;
-use installer::on_delete::{daemon_set_of, is_deleted};
+use installer::on_delete::{OwnDaemonSet, daemon_set_of, own_daemon_set};
 use resident::api_server;
 
 use crate::settings::{Permission, Settings};
@@ -15,14 +15,14 @@ pub(crate) async fn is_for_good(settings: &Settings) -> bool {
     else {
         return false;
     };
-    let answer = is_deleted(name).await;
-    let (reason, why) = match &answer {
-        Ok(true) => {
+    let (reason, why) = match own_daemon_set(name).await {
+        Ok(OwnDaemonSet::Deleted) => {
             let reason = "daemonset-gone";
             tracing::info!(event = "agent.leaving", reason, name, "removing our network from this node");
             return true;
         }
-        Ok(false) => ("daemonset-present", None),
+        Ok(OwnDaemonSet::Present) => ("daemonset-present", None),
+        Ok(OwnDaemonSet::OthersPresent(names)) => ("others-present", Some(names)),
         Err(why) => ("unknown", Some(why)),
     };
     tracing::info!(event = "agent.returning", reason, name, why, "nothing is removed from this node");

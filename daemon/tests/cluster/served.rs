@@ -16,7 +16,7 @@ pub(crate) const WATCH_NPNS: Right<'_> = ("watch", "oci.oraclecloud.com", "nativ
 pub(crate) const LIST_OKES: Right<'_> = ("list", "apps", "daemonsets", "vcn-native-ip-cni", "kube-system");
 pub(crate) const WATCH_OKES: Right<'_> = ("watch", "apps", "daemonsets", "vcn-native-ip-cni", "kube-system");
 pub(crate) const LIST_VNICS: Right<'_> = ("list", "oke.oraclecloud.com", "vnicattachments", "", "");
-pub(crate) const GET_OWN: Right<'_> = ("get", "apps", "daemonsets", "oke-node-agent", "oke-node-manager");
+pub(crate) const LIST_OWN: Right<'_> = ("list", "apps", "daemonsets", "", "oke-node-manager");
 pub(crate) const CREATE_EVENTS: Right<'_> = ("create", "events.k8s.io", "events", "", "default");
 
 impl Cluster {

@@ -19,7 +19,7 @@ use vcn::Mtu;
 use crate::Cluster;
 use crate::node::{Agent, Node, OKE, name, wait_for};
 use crate::pod::Pod;
-use crate::served::GET_OWN;
+use crate::served::LIST_OWN;
 use crate::uninstaller::uninstall;
 
 const OWN: &str = "/apis/apps/v1/namespaces/oke-node-manager/daemonsets/oke-node-agent";
@@ -166,6 +166,28 @@ fn deleted_daemonset_restores_the_node() {
     }
 }
 
+/// A pool's entry is removed from the values, or all DaemonSets are deleted one after the other.
+#[test]
+fn deleted_daemonset_of_a_pool_uninstalls_only_with_all_others() {
+    let scene = Scene::new();
+    let pool = json!({ "app.kubernetes.io/name": "oke-node-agent", "oke-node-manager/pool": "pilot" });
+    let pod = json!({ "serviceAccountName": "oke-node-agent", "containers": [{ "name": "agent", "image": "agent" }] });
+    let template = json!({ "metadata": { "labels": pool }, "spec": pod });
+    let set = json!({ "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": { "name": "oke-node-agent-pilot", "namespace": "oke-node-manager" },
+        "spec": { "selector": { "matchLabels": pool }, "template": template } });
+    let pilot = ["--pod-name", "oke-node-agent-pilot-7k2xp"];
+    scene.stays(|| scene.ready_agent(&pilot), &["others-present"], "oke-node-agent");
+    scene.cluster.apply(set);
+    scene.stays(|| scene.ready_agent(&pilot), &["daemonset-present"], "");
+    scene.cluster.delete(OWN);
+    scene.cluster.delete(&format!("{OWN}-pilot"));
+    let mut agent = scene.ready_agent(&pilot);
+    let (_, after) = scene.stop_or(&mut agent, || scene.ready_agent(&pilot));
+    same(&after, &scene.before, &agent);
+    assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
+}
+
 /// OKE's pods stand on the VNIC's link by then.
 #[test]
 fn node_handed_over_keeps_links_in_use() {
@@ -261,8 +283,8 @@ fn present_daemonset_or_unclear_answer_keeps_everything() {
 
     scene.cluster.delete(OWN);
     scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/oke-node-manager/rolebindings/oke-node-agent");
-    scene.cluster.wait_may(GET_OWN, false);
-    scene.stays(|| scene.ready_agent(&[]), &["unknown"], "403 daemonsets.apps \"oke-node-agent\" is forbidden");
+    scene.cluster.wait_may(LIST_OWN, false);
+    scene.stays(|| scene.ready_agent(&[]), &["unknown"], "403 daemonsets.apps is forbidden");
 
     let token = scene.cluster.node.path("secrets/token");
     let good = fs::read(&token).unwrap();

@@ -53,7 +53,7 @@ pub enum Command {
     /// links, nft tables, kernel settings, state
     ///
     /// Refuses with exit status 75 while pods of our network run here, or while the node agent or another installer runs, which
-    /// would install everything again; in a pod also while the agent's DaemonSet exists. It can be repeated. Exit status 1: the
+    /// would install everything again; in a pod also while a DaemonSet of agents exists that does not exclude this node. It can be repeated. Exit status 1: the
     /// output names what could not be removed. For a whole cluster, use manifests/uninstall.
     Uninstall(Box<UninstallArgs>),
     /// Do nothing until SIGTERM: keeps a pod ready after its init container finished (manifests/uninstall)

@@ -14,7 +14,7 @@ use super::{Args, Command, UninstallArgs};
 use crate::reconcile::{dry_run, reconcile};
 use crate::report::{Report, Status};
 use crate::settings::{Settings, SettingsError};
-use crate::uninstall::on_delete::{is_deleted, refusal};
+use crate::uninstall::on_delete;
 use crate::uninstall::{RemovalStatus, Uninstall, uninstall};
 
 /// EX_USAGE of sysexits.h.
@@ -22,9 +22,6 @@ const USAGE: u8 = 64;
 
 /// EX_TEMPFAIL of sysexits.h: refused for now.
 const REFUSED: u8 = 75;
-
-/// The agent's DaemonSet.
-const AGENT: &str = "oke-node-agent";
 
 /// Runs the command with the given arguments, the program's name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -64,7 +61,7 @@ fn run_install(args: Args) -> anyhow::Result<ExitCode> {
 fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     let UninstallArgs { directories, state, sysctl_root, force, dry_run } = args;
     let settings = Settings::to_uninstall(directories, state)?;
-    let returning = if force { None } else { ask_for_daemon_set()? };
+    let returning = if force { None } else { returning()? };
     let removal = uninstall(&settings, Uninstall { sysctl_root, force, returning, dry_run });
     removal.log("installer", "run it again when that is repaired");
     writeln!(io::stdout(), "{removal}").context("writing the report to stdout")?;
@@ -75,14 +72,13 @@ fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Why an agent may start on this node again. Outside a pod no cluster can be asked.
-fn ask_for_daemon_set() -> anyhow::Result<Option<String>> {
+/// Why an agent may start on this node again. Outside a pod there is no cluster.
+fn returning() -> anyhow::Result<Option<String>> {
     if !api_server::in_cluster() {
         return Ok(None);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let answer = runtime.context("starting the client of the API server")?.block_on(is_deleted(AGENT));
-    Ok(refusal(AGENT, &answer))
+    Ok(runtime.context("starting the client of the API server")?.block_on(on_delete::returning()))
 }
 
 /// The first process of a container ignores a signal that it does not handle.

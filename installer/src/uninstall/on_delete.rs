@@ -7,11 +7,7 @@ mod tests;
 
 use std::time::Duration;
 
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::{GroupVersionKind, Status};
-use resident::api_server;
-use resident::logging::chain;
+use super::daemon_sets::DaemonSets;
 
 /// A generated name ends with these characters (k8s.io/apimachinery/pkg/util/rand).
 const RANDOM: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -19,49 +15,71 @@ const RANDOM: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// The time for the answer, connecting included. The kubelet kills the agent some time after SIGTERM: see the manifest.
 const ANSWER: Duration = Duration::from_secs(4);
 
-const PLURAL: &str = "daemonsets";
+/// The time between two reads while the DaemonSets of an installation are deleted one after the other.
+const RETRY: Duration = Duration::from_millis(500);
 
-/// Asks once whether a DaemonSet of this pod's namespace was deleted, or is being deleted. The error is the cause of a doubt.
+/// What became of an agent's own DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnDaemonSet {
+    /// It is there: the pod is replaced or rescheduled.
+    Present,
+    /// It was deleted, or is being deleted, as was every other DaemonSet of agents.
+    Deleted,
+    /// It was deleted, but these run agents: one of them may be for this node.
+    OthersPresent(String),
+}
+
+/// Reads what became of a DaemonSet of this pod's namespace. The error is the cause of a doubt.
 ///
 /// An invalid token is a doubt, although istio-cni takes it for the end of its service account: a token also ends with its pod's
 /// object, which a forced deletion removes at once while the DaemonSet creates the next pod.
-pub async fn is_deleted(name: &str) -> Result<bool, String> {
-    let silent = || Err(format!("no answer within {} s", ANSWER.as_secs()));
-    tokio::time::timeout(ANSWER, asked(name)).await.unwrap_or_else(|_| silent())
+pub async fn own_daemon_set(name: &str) -> Result<OwnDaemonSet, String> {
+    let mut others = None;
+    let read = async {
+        loop {
+            let all = DaemonSets::read().await?;
+            match state(name, &all) {
+                OwnDaemonSet::OthersPresent(names) => others = Some(names),
+                state => return Ok(state),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    };
+    if let Ok(answer) = tokio::time::timeout(ANSWER, read).await {
+        return answer;
+    }
+    others.map(OwnDaemonSet::OthersPresent).ok_or_else(|| format!("no answer within {} s", ANSWER.as_secs()))
 }
 
-async fn asked(name: &str) -> Result<bool, String> {
-    let (client, _) = api_server::client()?;
-    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("apps", "v1", "DaemonSet"), PLURAL);
-    // The namespace is the one that the kubelet mounts with the token.
-    let api: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
-    match api.get_metadata(name).await {
-        Ok(found) => Ok(found.metadata.deletion_timestamp.is_some()),
-        Err(kube::Error::Api(status)) if is_gone(&status, name) => Ok(true),
-        Err(kube::Error::Api(status)) => Err(format!("{} {}", status.code, status.message)),
-        Err(error) => Err(chain(&error)),
+fn state(name: &str, all: &DaemonSets) -> OwnDaemonSet {
+    let agents = all.agents();
+    // Whatever the account of its pods is.
+    if all.has(name) {
+        OwnDaemonSet::Present
+    } else if agents.is_empty() {
+        OwnDaemonSet::Deleted
+    } else {
+        OwnDaemonSet::OthersPresent(agents.join(", "))
     }
 }
 
-/// Whether an error status means that the DaemonSet does not exist. A proxy before the API server answers 404, too, but does
-/// not name the object.
-fn is_gone(status: &Status, name: &str) -> bool {
-    let is_named = status.details.as_ref().is_some_and(|details| details.name == name && details.kind == PLURAL);
-    status.code == 404 && is_named
+/// Why the uninstaller must not run in this pod: an agent may start on this node again.
+pub(crate) async fn returning() -> Option<String> {
+    let silent = || Err(format!("no answer within {} s", ANSWER.as_secs()));
+    refusal(&tokio::time::timeout(ANSWER, DaemonSets::read()).await.unwrap_or_else(|_| silent()))
 }
 
-/// Why the uninstaller must not run: an agent may start on this node again.
-#[must_use]
-pub fn refusal(name: &str, is_deleted: &Result<bool, String>) -> Option<String> {
-    match is_deleted {
-        Ok(true) => None,
-        Ok(false) => Some(format!(
-            "the DaemonSet {name} exists, and its agents would install everything again: delete it first \
-             (docs/uninstall.md), or uninstall this node alone by --force"
+fn refusal(all: &Result<DaemonSets, String>) -> Option<String> {
+    match all {
+        Ok(all) if all.agents().is_empty() || all.are_released() => None,
+        Ok(all) => Some(format!(
+            "these DaemonSets exist, and their agents would install everything again: {}. Delete them first \
+             (docs/uninstall.md), release this node alone (docs/pilot.md), or continue by --force",
+            all.agents().join(", ")
         )),
         Err(why) => Some(format!(
-            "the DaemonSet {name} may still exist ({why}): apply all of manifests/uninstall, check that this node reaches the \
-             API server, or continue by --force"
+            "the agents' DaemonSets may still exist ({why}): apply all of manifests/uninstall, check that this node reaches \
+             the API server, or continue by --force"
         )),
     }
 }

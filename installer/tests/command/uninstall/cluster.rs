@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use kube_harness::{ApiServer, Bound, ServiceAccount};
 use sandbox::Container;
+use serde_json::{Value, json};
 
 use super::kernel::Host;
 use crate::node::Node;
@@ -84,10 +85,9 @@ impl Cluster {
 #[test]
 fn uninstall_is_refused_unless_the_daemonset_is_gone() {
     let cluster = Cluster::new();
-    cluster.refused("the DaemonSet oke-node-agent exists");
+    cluster.refused("these DaemonSets exist, and their agents would install everything again: oke-node-agent. ");
     cluster.delete(BINDING);
-    cluster
-        .refused("the DaemonSet oke-node-agent may still exist (403 daemonsets.apps \"oke-node-agent\" is forbidden: ");
+    cluster.refused("the agents' DaemonSets may still exist (403 daemonsets.apps is forbidden: ");
     cluster.server.stop().unwrap();
     cluster.refused("Connection refused");
     let (code, text) = cluster.uninstall(&["--force"]);
@@ -95,17 +95,42 @@ fn uninstall_is_refused_unless_the_daemonset_is_gone() {
     assert_eq!(cluster.node.names(), ["bin/portmap"]);
 }
 
+impl Cluster {
+    /// Our network is removed, as soon as the API server follows the rights.
+    fn uninstalled(&self) {
+        let end = Instant::now() + WITHIN;
+        let (mut code, mut text) = self.uninstall(&[]);
+        while code != 0 && Instant::now() < end {
+            assert!(text.contains("is forbidden: "), "{text}");
+            (code, text) = self.uninstall(&[]);
+        }
+        assert!(code == 0 && text.contains("status: removed"), "{text}");
+        assert_eq!(self.node.names(), ["bin/portmap"]);
+    }
+}
+
 #[test]
 fn node_is_uninstalled_after_its_daemonset_is_deleted() {
     let cluster = Cluster::new();
     cluster.delete(DAEMON_SET);
-    let end = Instant::now() + WITHIN;
-    // Until the API server follows the rights.
-    let (mut code, mut text) = cluster.uninstall(&[]);
-    while code != 0 && Instant::now() < end {
-        assert!(text.contains("is forbidden: "), "{text}");
-        (code, text) = cluster.uninstall(&[]);
-    }
-    assert!(code == 0 && text.contains("status: removed"), "{text}");
-    assert_eq!(cluster.node.names(), ["bin/portmap"]);
+    cluster.uninstalled();
+}
+
+/// The DaemonSet of the agents excludes nodes with the label; that of the uninstaller selects them.
+#[test]
+fn released_node_is_uninstalled_while_agents_run_elsewhere() {
+    let cluster = Cluster::new();
+    let labels = json!({ "app.kubernetes.io/name": "oke-node-uninstall" });
+    let set = |selector: Value| {
+        let pod = json!({ "serviceAccountName": "oke-node-uninstall", "nodeSelector": selector,
+            "containers": [{ "name": "done", "image": "image" }] });
+        json!({ "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": { "name": "oke-node-uninstall", "namespace": "oke-node-manager" },
+            "spec": { "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": pod } } })
+    };
+    let apply = |object: Value| cluster.do_(async |server| server.apply_object(object).await.unwrap());
+    apply(set(json!({ "kubernetes.io/os": "linux" })));
+    cluster.refused("their agents would install everything again: oke-node-agent. ");
+    apply(set(json!({ "kubernetes.io/os": "linux", "oke-node-manager/release": "yes" })));
+    cluster.uninstalled();
 }
