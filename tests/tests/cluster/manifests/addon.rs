@@ -27,7 +27,7 @@ struct Switch {
 const OF_MANIFESTS: [&str; 1] = ["LISTEN"];
 
 const BOOL: &[&str] = &["true", "false"];
-const SWITCHES: [Switch; 10] = [
+const SWITCHES: [Switch; 13] = [
     Switch {
         key: "cluster",
         path: "cluster",
@@ -38,9 +38,32 @@ const SWITCHES: [Switch; 10] = [
         key: "imageRepository",
         path: "image.repository",
         values: &[],
-        meaning: "The image, with its registry's host",
+        meaning: "The image, with its registry's host: required, because no registry publishes it",
     },
-    Switch { key: "imageTag", path: "image.tag", values: &[], meaning: "The image's tag" },
+    Switch {
+        key: "imageTag",
+        path: "image.tag",
+        values: &[],
+        meaning: "The image's tag, perhaps with a digest: VERSION@sha256:…",
+    },
+    Switch {
+        key: "agents",
+        path: "agent.enabled",
+        values: BOOL,
+        meaning: "Whether nodes outside the pools get an agent",
+    },
+    Switch {
+        key: "pools",
+        path: "pools",
+        values: &[],
+        meaning: "One DaemonSet of agents per pool of nodes, as JSON: {\"NAME\": {\"settings\": {\"KEY\": \"value\"}}} (docs/pilot.md)",
+    },
+    Switch {
+        key: "poolLabel",
+        path: "poolLabel",
+        values: &[],
+        meaning: "The node label whose value names the pool, by default oke-node-manager/pool",
+    },
     Switch {
         key: "controller",
         path: "controller.enabled",
@@ -202,20 +225,30 @@ fn values_schema() -> Value {
     let (text, boolean) =
         (json!({ "type": "string" }), json!({ "type": ["boolean", "string"], "enum": [true, false, "true", "false"] }));
     let labels = json!({ "type": "object", "additionalProperties": text });
+    let agent = json!({
+        "settings": of("agent"), "healthRules": { "type": ["object", "string"] },
+        "kernelLog": boolean, "hpcPlugins": boolean, "nodeSelector": labels, "resources": { "type": "object" },
+    });
+    let with = |name: &str, schema: &Value| {
+        let mut properties = agent.clone();
+        properties[name] = schema.clone();
+        object(properties)
+    };
+    let mut pool = with("value", &text);
+    pool["type"] = json!(["object", "null"]);
     let mut schema = object(json!({
         "global": {},
         "cluster": { "type": "string", "enum": SWITCHES[0].values },
         "image": object(json!({ "repository": text, "tag": text })),
-        "agent": object(json!({
-            "settings": of("agent"), "healthRules": { "type": ["object", "string"] },
-            "kernelLog": boolean, "hpcPlugins": boolean, "nodeSelector": labels, "resources": { "type": "object" },
-        })),
+        "agent": with("enabled", &boolean),
+        "pools": { "type": ["object", "string"], "additionalProperties": pool },
+        "poolLabel": text,
         "controller": object(json!({
             "enabled": boolean, "settings": of("controller"), "healthRules": { "type": ["object", "string"] }, "nodeSelector": labels, "resources": { "type": "object" },
         })),
         "monitoring": object(json!({
             "podMonitors": boolean, "alerts": boolean, "dashboard": boolean,
-            "tlsSecret": text, "clientSecret": text, "labels": labels,
+            "tlsSecret": text, "clientSecret": text, "labels": labels, "runbooks": text,
         })),
         "configurations": { "type": "array", "items": {
             "type": "object", "additionalProperties": false, "required": ["key", "value"],

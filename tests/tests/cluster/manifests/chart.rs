@@ -8,12 +8,17 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use tests::built::bin_dir;
 
-use super::rendered::{FOLDERS, rendered};
+use super::rendered::{FOLDERS, PILOT, rendered};
 use super::{documents, root};
 
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/build");
 /// Helm refuses to delete objects with this annotation.
 const KEEP: &str = "helm.sh/resource-policy";
+
+/// The image of the shipped manifests.
+const IMAGE: &str = "image.repository=registry.invalid/oke-node-manager";
+/// What `manifests/pilot` is in values.
+const PILOT_VALUES: &str = "pools.pilot.settings.CNI_TAKEOVER=true";
 
 /// By kind, namespace and name.
 type Objects = BTreeMap<(String, String, String), Value>;
@@ -29,8 +34,12 @@ fn helm(arguments: &[&str]) -> Output {
     Command::new(tools().join("helm")).args(arguments).env_clear().env("HOME", "/nonexistent").output().unwrap()
 }
 
-/// `helm template` with more arguments, for the oldest Kubernetes.
+/// `helm template` with an image and more arguments, for the oldest Kubernetes.
 fn template(more: &[&str]) -> Result<String, String> {
+    template_bare(&[&["--set", IMAGE], more].concat())
+}
+
+fn template_bare(more: &[&str]) -> Result<String, String> {
     let chart = root().join("manifests/chart").display().to_string();
     let output = helm(&[&["template", "oke-node-manager", &chart, "--kube-version", "1.32.0"], more].concat());
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -67,9 +76,14 @@ fn normalize(value: &mut Value) {
 }
 
 fn file_of(objects: &Objects, program: &str) -> String {
-    let name = format!("oke-node-{program}");
-    let map = &objects[&("ConfigMap".to_owned(), "oke-node-manager".to_owned(), name)];
-    map["data"][format!("{program}.conf")].as_str().unwrap().to_owned()
+    let map = named(objects, "ConfigMap", &format!("oke-node-{program}"));
+    let file = format!("{}.conf", program.split('-').next().unwrap());
+    map["data"][file].as_str().unwrap().to_owned()
+}
+
+/// The object of a kind and name in our namespace.
+fn named<'o>(objects: &'o Objects, kind: &str, name: &str) -> &'o Value {
+    &objects[&(kind.to_owned(), "oke-node-manager".to_owned(), name.to_owned())]
 }
 
 /// The lines of a configuration file that set something.
@@ -79,13 +93,33 @@ fn set(file: &str) -> Vec<&str> {
 
 #[test]
 fn chart_renders_the_same_objects_as_kustomize() {
-    for folder in FOLDERS {
-        let cluster = folder.strip_prefix("overlays/").unwrap_or_default();
-        let chart = objects(&template(&["--set", &format!("cluster={cluster}")]).unwrap());
-        let kustomize = objects(&rendered(folder));
+    let clusters =
+        FOLDERS.map(|folder| (folder, format!("cluster={}", folder.strip_prefix("overlays/").unwrap_or_default())));
+    for (folder, values) in clusters.into_iter().chain([(PILOT, PILOT_VALUES.to_owned())]) {
+        let mut chart = objects(&template(&["--set", &values]).unwrap());
+        let mut kustomize = objects(&rendered(folder));
+        for of_pool in [&mut chart, &mut kustomize] {
+            compare_by_meaning(of_pool);
+        }
         assert!(chart.keys().eq(kustomize.keys()), "{folder}: {:?} {:?}", chart.keys(), kustomize.keys());
         for (name, object) in &kustomize {
             assert_eq!(chart[name], *object, "{folder}: {name:?}");
+        }
+    }
+}
+
+/// A pool's file has no setting in either; kustomize's strategic merge moves a patched volume to the front.
+fn compare_by_meaning(objects: &mut Objects) {
+    for ((kind, _, name), object) in objects {
+        if !name.starts_with("oke-node-agent-") {
+            continue;
+        }
+        if kind == "ConfigMap" {
+            assert_eq!(set(object["data"]["agent.conf"].as_str().unwrap()), [""; 0]);
+            object["data"].take();
+        }
+        if let Some(Value::Array(volumes)) = object.pointer_mut("/spec/template/spec/volumes") {
+            volumes.sort_by_key(|volume| volume["name"].to_string());
         }
     }
 }
@@ -108,8 +142,16 @@ fn chart_and_image_have_the_workspaces_version() {
         (&chart["version"], &chart["appVersion"]),
         (&json!(env!("CARGO_PKG_VERSION")), &json!(env!("CARGO_PKG_VERSION")))
     );
-    let all = template(&["--set-string", "image.repository=iad.ocir.io/team/manager,image.tag=7"]).unwrap();
-    assert_eq!(all.matches("image: iad.ocir.io/team/manager:7\n").count(), 2);
+}
+
+#[test]
+fn chart_needs_an_image_and_takes_a_digest() {
+    let without = template_bare(&[]).unwrap_err();
+    assert!(without.contains("image.repository is not set") && without.contains("docs/install.md"), "{without}");
+    let digest = format!("7@sha256:{}", "0a".repeat(32));
+    let values = format!("image.repository=iad.ocir.io/team/manager,image.tag={digest}");
+    let all = template_bare(&["--set-string", &values]).unwrap();
+    assert_eq!(all.matches(&format!("image: iad.ocir.io/team/manager:{digest}\n")).count(), 2);
 }
 
 #[test]
@@ -122,7 +164,14 @@ fn wrong_values_are_refused() {
         ("cluster=eks", "cluster"),
         ("configurations[0].key=podnetwork,configurations[0].value=none", "configurations"),
         ("configurations[0].key=podNetwork,configurations[0].value=flannel", "configurations"),
-        ("cluster=oke-flannel,agent.settings.POD_NETWORK=auto", "has no effect"),
+        ("cluster=oke-flannel,agent.settings.POD_NETWORK=auto", "agent.settings.POD_NETWORK has no effect"),
+        ("cluster=oke-flannel,pools.a.settings.POD_NETWORK=auto", "pools.a.settings.POD_NETWORK has no effect"),
+        ("pools.a.settings.POD_NETWORKS=none", "POD_NETWORKS"),
+        ("pools.a.takeover=true", "takeover"),
+        ("pools.Pilot.value=a", "pools.Pilot: a pool's name"),
+        ("pools.a.value=not a label", "pools.a.value is not a label's value"),
+        ("pools.a.value=x,pools.b.value=x", "two entries have the value x"),
+        ("pools.a.value=x,poolLabel=", "poolLabel is empty"),
     ] {
         let error = template(&["--set-string", value]).unwrap_err();
         assert!(error.contains(complaint), "{value}: {error}");
@@ -140,18 +189,21 @@ fn is_valid(program: &str, file: &str, folder: &Path) -> bool {
 #[test]
 fn addon_configuration_changes_the_rendered_configmaps() {
     let example = root().join("manifests/addon/example.json").display().to_string();
-    let changed = objects(&template(&["-f", &example]).unwrap());
+    let changed = objects(&template_bare(&["-f", &example]).unwrap());
     let (agent, controller) = (file_of(&changed, "agent"), file_of(&changed, "controller"));
-    assert_eq!(set(&agent), ["HOST_NETWORKING=report", "LOG_LEVEL=debug", "VNIC_ATTACH=on"]);
-    assert_eq!(set(&controller), ["OCI_REGION=eu-frankfurt-1"]);
+    assert_eq!(set(&agent), ["VNIC_ATTACH=on"]);
+    assert_eq!(set(&file_of(&changed, "agent-pilot")), ["VNIC_ATTACH=on"]);
+    assert_eq!(set(&controller), ["OCI_PRINCIPAL=workload-identity"]);
     let data = &changed[&("ConfigMap".to_owned(), "oke-node-manager".to_owned(), "oke-node-agent".to_owned())]["data"];
     let rules: Value = serde_json::from_str(data["health-rules.json"].as_str().unwrap()).unwrap();
     assert_eq!(rules["rules"][0]["action"], "repair");
     let folder = tempfile::tempdir().unwrap();
     assert!(is_valid("agent", &agent, folder.path()) && is_valid("controller", &controller, folder.path()));
-    let agents = &changed[&("DaemonSet".to_owned(), "oke-node-manager".to_owned(), "oke-node-agent".to_owned())];
-    let environment = &agents["spec"]["template"]["spec"]["containers"][0]["env"];
-    assert_eq!(environment[0], json!({ "name": "POD_NETWORK", "value": "none" }), "the overlay of the example");
+    let variables =
+        |name: &str| named(&changed, "DaemonSet", name)["spec"]["template"]["spec"]["containers"][0]["env"].clone();
+    let takeover = json!({ "name": "CNI_TAKEOVER", "value": "true" });
+    assert_eq!(variables("oke-node-agent-pilot")[0], takeover, "the pool of the example");
+    assert_ne!(variables("oke-node-agent")[0], takeover);
     let without = objects(
         &template(&["--set-string", "configurations[0].key=controller,configurations[0].value=false"]).unwrap(),
     );
@@ -183,6 +235,23 @@ fn monitoring_opens_the_scraped_ports() {
     assert_eq!(object("PrometheusRule", "oke-node-manager")["spec"], rules);
     let dashboard = &object("ConfigMap", "oke-node-manager-dashboard")["data"]["oke-node-manager.json"];
     assert_eq!(dashboard.as_str().unwrap(), shipped("dashboard.json"));
+}
+
+#[test]
+fn runbooks_of_alerts_lead_to_the_chosen_place() {
+    let chosen = "monitoring.alerts=true,monitoring.runbooks=https://wiki.example/oke/";
+    for (values, place) in [
+        ("monitoring.alerts=true", concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/")),
+        (chosen, "https://wiki.example/oke/"),
+    ] {
+        let all = objects(&template(&["--set", values]).unwrap());
+        let rules = named(&all, "PrometheusRule", "oke-node-manager")["spec"].to_string();
+        let urls: Vec<&str> = rules.split("\"runbook_url\":\"").skip(1).collect();
+        assert!(
+            urls.len() > 20 && urls.iter().all(|url| url.starts_with(&format!("{place}docs/troubleshoot.md#"))),
+            "{place}"
+        );
+    }
 }
 
 /// Such as the alert that no controller leads, which would fire forever.
@@ -245,4 +314,104 @@ fn pods_get_the_chosen_nodes_resources_and_privileges() {
     let folder = json!({ "path": "/run/oci-hpc", "type": "DirectoryOrCreate" });
     assert_eq!(last(&agent["volumes"]), json!({ "name": "oci-hpc", "hostPath": folder }));
     assert_eq!(pod("Deployment", "oke-node-controller")["nodeSelector"], json!({ "kubernetes.io/os": "linux" }));
+}
+
+/// The nodes of a DaemonSet: its selector, and the expressions of its affinity's only term.
+fn nodes(set: &Value) -> (Value, Value) {
+    let pod = &set["spec"]["template"]["spec"];
+    let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms = required["nodeSelectorTerms"].as_array().unwrap();
+    assert_eq!(terms.len(), 1);
+    (pod["nodeSelector"].clone(), terms[0]["matchExpressions"].clone())
+}
+
+#[test]
+fn each_pool_has_agents_of_its_own() {
+    let (label, os) = ("oke-node-manager/pool", "kubernetes.io/os");
+    let values = "agent.settings.POD_MTU=1500,agent.settings.LOG_LEVEL=warn,agent.kernelLog=true,\
+                  pools.pilot.settings.CNI_TAKEOVER=true,pools.pilot.settings.LOG_LEVEL=debug,pools.pilot.kernelLog=false,\
+                  pools.gpu.value=BM.GPU.H100.8,pools.gpu.hpcPlugins=true,monitoring.podMonitors=true";
+    let all = objects(&template(&["--set", values]).unwrap());
+    let set_of = |name: &str| named(&all, "DaemonSet", name);
+    let released = json!({ "key": "oke-node-manager/release", "operator": "DoesNotExist" });
+    let others = json!({ "key": label, "operator": "NotIn", "values": ["BM.GPU.H100.8", "pilot"] });
+    assert_eq!(nodes(set_of("oke-node-agent")), (json!({ os: "linux" }), json!([released, others])));
+    for (pool, value) in [("pilot", "pilot"), ("gpu", "BM.GPU.H100.8")] {
+        let name = format!("oke-node-agent-{pool}");
+        let set = set_of(&name);
+        assert_eq!(nodes(set), (json!({ os: "linux", label: value }), json!([released])));
+        // Agents are found by the first label, and each DaemonSet selects its own.
+        let selector = json!({ "app.kubernetes.io/name": "oke-node-agent", label: value });
+        assert_eq!(set["spec"]["selector"]["matchLabels"], selector);
+        let labels = &set["spec"]["template"]["metadata"]["labels"];
+        assert_eq!((&labels[label], &labels["app.kubernetes.io/name"]), (&json!(value), &json!("oke-node-agent")));
+        let pod = &set["spec"]["template"]["spec"];
+        assert_eq!(pod["serviceAccountName"], "oke-node-agent", "rights and policies are by account");
+        let volumes = pod["volumes"].as_array().unwrap();
+        assert!(volumes.iter().any(|volume| volume["configMap"]["name"] == *name), "{volumes:?}");
+    }
+    // A pool's settings override those of all agents, also with false.
+    assert_eq!(set(&file_of(&all, "agent")), ["LOG_LEVEL=warn", "METRICS_PORT=9808", "POD_MTU=1500"]);
+    assert_eq!(set(&file_of(&all, "agent-pilot")), ["LOG_LEVEL=debug", "METRICS_PORT=9808", "POD_MTU=1500"]);
+    let granted = |name: &str| {
+        let container = &set_of(name)["spec"]["template"]["spec"]["containers"][0];
+        container["securityContext"]["capabilities"]["add"].as_array().unwrap().contains(&json!("SYSLOG"))
+    };
+    assert_eq!(["", "-gpu", "-pilot"].map(|pool| granted(&format!("oke-node-agent{pool}"))), [true, true, false]);
+    let monitored = &named(&all, "PodMonitor", "oke-node-agent")["spec"]["selector"]["matchLabels"];
+    assert_eq!(*monitored, json!({ "app.kubernetes.io/name": "oke-node-agent" }));
+}
+
+#[test]
+fn takeover_follows_the_setting_of_each_pool() {
+    for (values, expected) in [
+        ("cluster=,pools.a.settings.CNI_TAKEOVER=true", [false, true]),
+        ("cluster=oke-vcn-native,pools.a.settings.CNI_TAKEOVER=false", [true, false]),
+        ("cluster=oke-vcn-native,agent.settings.CNI_TAKEOVER=false,pools.a.settings.CNI_TAKEOVER=true", [false, true]),
+        ("agent.settings.CNI_TAKEOVER=true,pools.a=null", [true, true]),
+    ] {
+        let all = objects(&template(&["--set", values]).unwrap());
+        let takes_over = |name: &str| {
+            let pod = named(&all, "DaemonSet", name)["spec"]["template"]["spec"].to_string();
+            let mounts = pod.contains("/var/lib/cni") && pod.contains("/dev/shm/oci-cni");
+            assert_eq!(pod.contains("CNI_TAKEOVER"), mounts, "it needs both mounts");
+            mounts
+        };
+        assert_eq!(["oke-node-agent", "oke-node-agent-a"].map(takes_over), expected, "{values}");
+        assert!(!set(&file_of(&all, "agent-a")).iter().any(|line| line.starts_with("CNI_TAKEOVER")));
+    }
+}
+
+#[test]
+fn agents_can_be_in_pools_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("configurations.json");
+    let pools = json!({ "a": { "settings": { "RESYNC_SECONDS": "17" } } }).to_string();
+    let configurations = [json!({ "key": "pools", "value": pools }), json!({ "key": "agents", "value": "false" })];
+    fs::write(&file, json!({ "configurations": configurations }).to_string()).unwrap();
+    let all = objects(&template(&["-f", file.to_str().unwrap()]).unwrap());
+    let sets: Vec<&str> = all.keys().filter(|(kind, ..)| kind == "DaemonSet").map(|(.., name)| name.as_str()).collect();
+    assert_eq!(sets, ["oke-node-agent-a"]);
+    assert_eq!(set(&file_of(&all, "agent-a")), ["RESYNC_SECONDS=17"]);
+}
+
+/// The add-on's form is a string, which values.schema.json cannot look into.
+#[test]
+fn wrong_pools_of_the_addon_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (pools, complaint) in [
+        ("{", "pools is not JSON"),
+        ("[1]", "pools is not a map"),
+        (r#"{"a": 5}"#, "pools.a is not a map"),
+        (r#"{"a": {"takeover": true}}"#, "there is no field takeover"),
+        (r#"{"a": {"settings": {"POD_NETWORKS": "none"}}}"#, "there is no setting POD_NETWORKS"),
+        (r#"{"a": {"settings": {"POD_NETWORK": "flannel"}}}"#, "pools.a.settings.POD_NETWORK is not valid: flannel"),
+        (r#"{"a": {"settings": {"RESYNC_SECONDS": "soon"}}}"#, "pools.a.settings.RESYNC_SECONDS is not valid: soon"),
+        (r#"{"a": {"settings": {"LOG_LEVEL": "debug\nPOD_NETWORK=none"}}}"#, "pools.a.settings.LOG_LEVEL is not valid"),
+    ] {
+        let file = folder.path().join("configurations.json");
+        fs::write(&file, json!({ "configurations": [{ "key": "pools", "value": pools }] }).to_string()).unwrap();
+        let error = template(&["-f", file.to_str().unwrap()]).unwrap_err();
+        assert!(error.contains(complaint), "{pools}: {error}");
+    }
 }

@@ -22,8 +22,14 @@ pub(super) const FOLDERS: [&str; 4] =
 const NAMESPACE: &str = "oke-node-manager";
 const CONTROLLER: &str = "oke-node-controller";
 
+/// Two DaemonSets of agents: that of a pool takes over.
+pub(super) const PILOT: &str = "pilot";
+
 /// Applied after the agent's DaemonSet was deleted, on a cluster; here its objects stay.
 const UNINSTALLER: &str = "uninstall";
+
+/// The same for single nodes, next to agents of others.
+const RELEASE: &str = "release";
 
 /// Tests that apply to the shared API server take turns: each begins with the base.
 static APPLYING: Mutex<()> = Mutex::const_new(());
@@ -69,6 +75,12 @@ fn the_sandbox_runs_the_agent_that_is_rendered() {
     assert_eq!(container("base"), agent);
     assert_eq!(container("overlays/self-managed"), agent);
     assert_eq!(container("overlays/oke-vcn-native"), Container::node_agent_taking_over().unwrap());
+    // The pool's, which takes over, is the only other DaemonSet.
+    let all = rendered(PILOT);
+    let is_of_pool = |object: &&str| object.contains("kind: DaemonSet") && object.contains("oke-node-agent-pilot");
+    let of_pool = all.split("\n---\n").find(is_of_pool).unwrap();
+    let pilot = Container::of_daemon_set(of_pool, &[]).unwrap();
+    assert_eq!(pilot.environment(), Container::node_agent_taking_over().unwrap().environment());
     let flannel = container("overlays/oke-flannel");
     let (added, rest) = flannel.environment().split_first().unwrap();
     assert_eq!((added.0.as_str(), added.1.as_str()), ("POD_NETWORK", "none"));
@@ -85,10 +97,10 @@ fn every_image_is_set_in_one_place() {
     // CRI-O takes no name without a registry's host.
     assert!(name.split_once('/').unwrap().0.contains('.'), "{name}");
     let wanted = format!("{name}:{}", env!("CARGO_PKG_VERSION"));
-    for folder in FOLDERS.into_iter().chain([UNINSTALLER]) {
+    for folder in FOLDERS.into_iter().chain([UNINSTALLER, RELEASE, PILOT]) {
         let rendered = rendered(folder);
         let images: Vec<&str> = rendered.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
-        assert_eq!(images, [wanted.as_str(); 2], "{folder}");
+        assert_eq!(images, vec![wanted.as_str(); if folder == PILOT { 3 } else { 2 }], "{folder}");
     }
     for file in sources() {
         let text = std::fs::read_to_string(&file).unwrap();
@@ -125,10 +137,14 @@ async fn an_api_server_accepts_every_overlay_without_a_warning() {
     let server = server();
     // The one object that a dry run needs of another: docs/install.md.
     server.apply(&root().join("manifests/base/namespace.yaml")).await.unwrap();
-    for name in FOLDERS.into_iter().chain([UNINSTALLER]) {
+    for name in FOLDERS.into_iter().chain([PILOT, UNINSTALLER, RELEASE]) {
         // First as an operator would look at it: nothing that one object needs of another stands in the way.
         let tried = apply(server, name, &["--dry-run=server"]).unwrap();
-        let expected = if name == UNINSTALLER { "oke-node-uninstall" } else { AGENT };
+        let expected = match name {
+            UNINSTALLER | RELEASE => "oke-node-uninstall",
+            PILOT => "oke-node-agent-pilot",
+            _ => AGENT,
+        };
         assert!(tried.contains(&format!("daemonset.apps/{expected} serverside-applied")), "{tried}");
         let applied = apply(server, name, &[]).unwrap();
         assert_eq!(applied.lines().count(), documents(&rendered(name)).len(), "{applied}");

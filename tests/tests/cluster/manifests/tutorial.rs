@@ -1,4 +1,4 @@
-//! The commands of docs/tutorial.md and docs/upgrade.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
+//! The commands of docs/tutorial.md, docs/pilot.md and docs/upgrade.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
 //! `exec`, the object must exist, and the program must know its arguments.
 
 use std::fs;
@@ -91,6 +91,37 @@ fn each_command_of_the_tutorial_works() {
             "each kind of cluster: {way}"
         );
     }
+}
+
+/// A Node without pods is in place of each. `make cluster` runs the steps on real nodes.
+#[test]
+fn each_command_of_the_pilot_page_works() {
+    let (cluster, of_helm) = (Cluster::start(), Cluster::start());
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: 10.0.0.2}\n";
+    run(&cluster, &format!("kubectl apply -f - <<END\n{node}END"));
+    let commands = commands(&page("pilot.md"));
+    assert!(commands.len() > 25, "{commands:?}");
+    let help =
+        |program: &str, verb: &str| run(&cluster, &format!("{} {verb} --help", bin_dir().join(program).display()));
+    for command in &commands {
+        if let Some(arguments) = command.strip_prefix("kubectl oke-node ") {
+            help("kubectl-oke_node", arguments);
+        } else if let Some((_, verb)) = command.split_once(" exec POD -- oke-node-agent ") {
+            help("oke-node-agent", verb);
+        } else if command.starts_with("helm ") {
+            run(&of_helm, command);
+        } else {
+            let single =
+                command.strip_prefix("until ").map_or(command.as_str(), |rest| rest.split(';').next().unwrap());
+            let single = single
+                .replace(" wait --for=condition=Ready --timeout=5m ", " get ")
+                .replace(" rollout status ", " get ");
+            run(&cluster, &single.replace(" drain ", " drain --dry-run=server ").replace("NODE", "10.0.0.2"));
+        }
+    }
+    // A drained node without it stays out of use.
+    let place = |part: &str| commands.iter().filter(|command| command.contains(part)).count();
+    assert_eq!((place("kubectl drain "), place("kubectl uncordon ")), (3, 3));
 }
 
 /// The image's program is the built one; the overlay is the flannel one.
