@@ -4,8 +4,8 @@ BIN          := .build/bin
 # The largest allowed plugin: it is loaded once per pod, so its size costs start-up time.
 PLUGIN_BYTES := 2097152
 SOAK_ROUNDS  ?= 10
-# The build that `make upgrade` starts from: the last release's tag, or the commit before this one.
-UPGRADE_FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' HEAD~1 2>/dev/null || echo HEAD~1)
+# The build that `make upgrade` starts from: the last release's commit.
+UPGRADE_FROM ?= $(lastword $(shell tail -n 1 .ci/releases))
 # How many inputs each fuzz target gets, and which targets (all).
 INPUTS       ?= 10000000
 TARGETS      ?=
@@ -13,7 +13,7 @@ BENCH        ?= cargo run --release --package tests --bin pod-path-bench --
 # Programs that the bench compares with the plugin.
 YARDSTICKS   := bare-floor empty-main
 
-# The image's architecture: amd64 or arm64; by default the machine's.
+# The image's architecture: amd64, arm64 or all (both, under one tag); by default the machine's.
 ARCH         ?=
 
 PLUGINS      := vcn-native vnic-attach
@@ -51,7 +51,7 @@ programs: setup
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(PROGRAMS))
 	@.ci/check-static $(addprefix $(BIN)/,$(PROGRAMS))
 
-image: setup ## Write the image to .build/image, reproducibly, with SBOM and checksums; ARCH=amd64 or arm64
+image: setup ## Write the image to .build/image, reproducibly, with SBOM and checksums; ARCH=amd64, arm64 or all
 	@image/build $(ARCH)
 
 image-test: setup ## Check the image's assembly, and run the arm64 plugin under qemu-user
@@ -140,9 +140,10 @@ oldest: setup ## Run the tests that need an API server with the oldest Kubernete
 fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARGETS="pools environment" for some
 	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)
 
-lint: setup ## Check format, clippy, scripts and house rules
+lint: setup ## Check format, clippy, scripts, house rules, and licenses and sources of dependencies
+	@.ci/deny
 	cargo fmt --all --check
-	@for script in .ci/* image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier fault-list faults install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/libcni/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in $(filter-out .ci/releases,$(wildcard .ci/*)) image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier fault-list faults install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/libcni/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

@@ -28,6 +28,8 @@ impl Repository {
         for (path, text) in [
             (".ci/release", read(".ci/release")),
             ("image/provenance", read("image/provenance")),
+            ("image/index", read("image/index")),
+            ("image/assemble", read("image/assemble")),
             ("image/build", BUILD.to_owned()),
             ("image/kubectl", "#!/bin/sh\necho \"$1\" >\"$2\"\n".to_owned()),
             ("Cargo.toml", "[workspace.package]\nversion = \"1.2.3\"\n\n[profile.release]\n".to_owned()),
@@ -101,6 +103,37 @@ fn release_refuses_changes_and_a_missing_section() {
 }
 
 #[test]
+fn release_refuses_a_development_version() {
+    let repository = Repository::new();
+    fs::write(repository.path().join("Cargo.toml"), "[workspace.package]\nversion = \"1.2.3-dev\"\n").unwrap();
+    repository.commit();
+    repository.refuses("1.2.3-dev is a development version");
+}
+
+/// `make upgrade` builds it, also in a clone without tags.
+#[test]
+fn last_release_is_recorded_with_its_commit() {
+    let list = read(".ci/releases");
+    let (version, revision) = list.lines().last().unwrap().split_once(' ').unwrap();
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(arguments).current_dir(root()).env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
+        let output = command.env_remove("GIT_INDEX_FILE").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let built = git(&["show", &format!("{revision}:Cargo.toml")]);
+    assert!(built.contains(&format!("version = \"{version}\"\n")), "{revision} is not of {version}");
+    git(&["merge-base", "--is-ancestor", revision, "HEAD"]);
+    let released = read("CHANGELOG.md").lines().find_map(|line| {
+        line.strip_prefix("## ").filter(|it| *it != "Unreleased").map(|it| it.split(' ').next().unwrap().to_owned())
+    });
+    assert_eq!(released.as_deref(), Some(version), "the newest section of a release");
+    // A build of main is never taken for that release.
+    assert_ne!(env!("CARGO_PKG_VERSION"), version);
+}
+
+#[test]
 fn release_writes_checksums_provenance_and_the_tag() {
     let repository = Repository::new();
     let (released, text) = repository.release();
@@ -110,7 +143,7 @@ fn release_writes_checksums_provenance_and_the_tag() {
     let folder = repository.path().join(".build/release");
     let (right, sums) =
         repository.run("sh", &["-c", "cd .build/release && sha256sum --check SHA256SUMS && wc -l <SHA256SUMS"]);
-    assert!(right && sums.ends_with("11\n"), "{sums}");
+    assert!(right && sums.ends_with("12\n"), "{sums}");
     assert_eq!(fs::read_to_string(folder.join("NOTES.md")).unwrap().trim(), "- One.");
     let (_, chart) = repository.run("tar", &["--list", "--file", ".build/release/oke-node-manager-chart-1.2.3.tgz"]);
     assert!(
@@ -129,12 +162,22 @@ fn release_writes_checksums_provenance_and_the_tag() {
     let (_, sum) = repository.run("sha256sum", &[".build/release/oke-node-manager-1.2.3-amd64.tar"]);
     assert_eq!(named("oke-node-manager-1.2.3-amd64.tar"), sum.split(' ').next());
 
+    // One tag for both architectures: the descriptors that a registry needs.
+    let (_, index) = repository.run("sh", &["-c", "tar -xOf .build/release/oke-node-manager-1.2.3.tar index.json"]);
+    let index: Value = serde_json::from_str(&index).unwrap();
+    let digest = index["manifests"][0]["digest"].as_str().unwrap();
+    let blob = format!("tar -xOf .build/release/oke-node-manager-1.2.3.tar blobs/{}", digest.replace(':', "/"));
+    let (_, both) = repository.run("sh", &["-c", &blob]);
+    let both: Value = serde_json::from_str(&both).unwrap();
+    assert_eq!(both["manifests"].as_array().unwrap().len(), 2);
+    assert_eq!(named("image:oke-node-manager-1.2.3.tar"), digest.strip_prefix("sha256:"));
+
     let (again, text) = repository.release();
     assert!(!again && text.contains("the tag v1.2.3 exists"), "{text}");
 }
 
 #[test]
-fn changelog_has_the_workspaces_version_or_unreleased() {
+fn changelog_begins_with_the_workspaces_version_or_unreleased() {
     let changelog = read("CHANGELOG.md");
     let heading = changelog.lines().find(|line| line.starts_with("## ")).unwrap();
     assert!(
