@@ -62,7 +62,10 @@ pub fn alerts() -> Result<Vec<Alert>, String> {
         match (line.split_once(": "), alerts.last_mut()) {
             (Some(("alert", name)), _) => alerts.push(Alert { name: name.to_owned(), ..Alert::default() }),
             (Some(("expr", text)), Some(alert)) => text.clone_into(&mut alert.expression),
-            (Some(("runbook", page)), Some(alert)) => alert.section = page.replacen("docs/troubleshoot.md", "", 1),
+            (Some(("runbook_url", url)), Some(alert)) => {
+                alert.section =
+                    url.split_once("docs/troubleshoot.md").map(|(_, section)| section.to_owned()).unwrap_or_default();
+            }
             _ => {}
         }
     }

@@ -52,9 +52,16 @@ struct Severity {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Annotations {
+    summary: String,
     cause: String,
     effect: String,
-    runbook: String,
+    runbook_url: String,
+}
+
+/// A page below the home of the repository, which its owner sets in Cargo.toml.
+fn page_of(url: &str) -> &str {
+    let home = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
+    url.strip_prefix(home).unwrap_or_else(|| panic!("{url} is not below {home}"))
 }
 
 fn rules() -> Vec<Rule> {
@@ -184,7 +191,14 @@ fn each_alert_uses_exported_metrics_and_names_its_runbook() {
         assert!(["critical", "warning", "info"].contains(&labels.severity.as_str()), "{alert}");
         assert!(duration.is_none_or(|text| text.ends_with('m')), "{alert}");
         assert!(annotations.cause.ends_with('.') && annotations.effect.ends_with('.'), "{alert}");
-        let section = annotations.runbook.strip_prefix("docs/troubleshoot.md#").unwrap();
+        let summary = &annotations.summary;
+        assert!(summary.len() <= 90 && !summary.ends_with('.') && !summary.contains('`'), "{alert}: {summary}");
+        for label in summary.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap()) {
+            let is_kept =
+                expr.contains(&format!("{label},")) || expr.contains(&format!("{label})")) || !expr.contains(" by (");
+            assert!(is_kept, "{alert}: the result has no label {label}");
+        }
+        let section = page_of(&annotations.runbook_url).strip_prefix("docs/troubleshoot.md#").unwrap();
         assert!(sections.contains(section), "{alert}: docs/troubleshoot.md has no section #{section}: {sections:?}");
     }
 }
@@ -197,7 +211,10 @@ fn documents_read_the_same_alerts_as_prometheus() {
     assert_eq!(read.len(), parsed.len());
     for (one, other) in read.iter().zip(&parsed) {
         let page = format!("docs/troubleshoot.md{}", one.section);
-        assert_eq!((&one.name, &one.expression, &page), (&other.alert, &other.expr, &other.annotations.runbook));
+        assert_eq!(
+            (&one.name, &one.expression, &page),
+            (&other.alert, &other.expr, &page_of(&other.annotations.runbook_url).to_owned())
+        );
     }
 }
 
@@ -205,7 +222,7 @@ fn documents_read_the_same_alerts_as_prometheus() {
 fn the_table_of_alerts_is_documented() {
     let mut table = String::from("| alert | expression | for | cause | effect |\n|---|---|---|---|---|\n");
     for Rule { alert, expr, duration, labels, annotations } in rules() {
-        let section = annotations.runbook.trim_start_matches("docs/");
+        let section = page_of(&annotations.runbook_url).trim_start_matches("docs/");
         let _ = writeln!(
             table,
             "| [{alert}]({section}), {} | `{}` | {} | {} | {} |",

@@ -22,6 +22,27 @@ fn the_index_lists_every_page() {
     }
 }
 
+/// One value for its owner to set; the runbooks of alerts have it, too.
+#[test]
+fn home_of_the_repository_is_the_same_everywhere() {
+    let home = env!("CARGO_PKG_REPOSITORY");
+    assert!(read("manifests/chart/Chart.yaml").contains(&format!("home: {home}\n")));
+    let security = read("docs/security.md");
+    for place in ["/issues", "/security"] {
+        assert!(security.contains(&format!("<{home}{place}>")), "{home}{place}");
+    }
+    let host = home.split('/').nth(2).unwrap();
+    for page in pages() {
+        for url in read(&format!("docs/{page}")).split("https://").skip(1) {
+            assert!(
+                !url.starts_with(host) || format!("https://{url}").starts_with(home),
+                "docs/{page}: {}",
+                &url[..40]
+            );
+        }
+    }
+}
+
 /// Words of a page that look like paths of the repository.
 fn paths(page: &str) -> BTreeSet<String> {
     let words = page.split(|c: char| c.is_whitespace() || "`()[],;".contains(c));
@@ -37,6 +58,37 @@ fn each_path_in_a_page_exists() {
         for path in paths(&read(&format!("docs/{page}"))) {
             assert!(root().join(&path).exists(), "docs/{page} names {path}");
         }
+    }
+}
+
+/// A drain cordons the node. What follows the drain on the page says how pods return, or that they do not.
+#[test]
+fn each_drain_has_its_uncordon() {
+    for page in pages() {
+        let text = read(&format!("docs/{page}"));
+        for section in text.split("\n## ") {
+            let drains = section.contains("kubectl drain ");
+            assert!(!drains || section.contains("uncordon"), "docs/{page}: {}", section.lines().next().unwrap());
+        }
+    }
+}
+
+/// Both in one wording, so that a script's author finds the same in either.
+#[test]
+fn exit_statuses_of_the_kubectl_page_are_those_of_help() {
+    let output = Command::new(bin_dir().join("kubectl-oke_node")).arg("--help").output().unwrap();
+    let plain = |text: &str| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = plain(&String::from_utf8(output.stdout).unwrap()).replace(['(', ')'], "");
+    let page = read("docs/kubectl.md");
+    let table = page.split("| exit status | meaning |\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let rows: Vec<(&str, &str)> = table.lines().skip(1).map(|row| row[2..].split_once(" | ").unwrap()).collect();
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    for (status, meaning) in rows {
+        let meaning = plain(meaning.trim_end_matches(" |")).replace(['(', ')'], "");
+        assert!(
+            help.contains(&format!("{status} {}", meaning.replace("healthy; explain", "healthy explain"))),
+            "{status} {meaning}\n{help}"
+        );
     }
 }
 
