@@ -24,8 +24,9 @@ Exit status:
   0  all that is shown is healthy (explain: the word is known; nettest: reachable)
   1  something that is shown is not healthy or not known, the controller is not reachable, or the command failed; nettest: not
      reachable
-  2  wrong command line, a word that explain does not know, or a test that the controller refuses
-  3  nettest: not decided: some packets pass, an agent did not answer, the test timed out, or the command failed
+  2  wrong command line, a word that explain does not know, or a test that the API server or the controller refuses
+  3  nettest: not decided: some packets pass and several causes are left, an agent did not answer, the test timed out, or the
+     command failed (no access, no controller)
 
 Examples:
   kubectl oke-node status --problems              nodes that are not healthy, the worst first

@@ -18,7 +18,7 @@ const UNKNOWN: &str = "Check what the measurement names. docs/privileges.md list
 const ERRORS: &str = include_str!("../../docs/errors.md");
 /// The reason where an agent does not answer, and what to do.
 pub(crate) const AGENT_SILENT: &str = "AgentSilent";
-const AGENT_SILENT_STEP: &str = "Run `kubectl -n oke-node-manager get pods -o wide`. If no agent runs on the node, `kubectl -n oke-node-manager describe daemonset oke-node-agent` says why. If one runs, let the controller's nodes reach TCP port 9810 (CHANNEL_PORT) of the node: check the node's firewall, and the security lists and groups; `kubectl oke-node nettest CONTROLLER-NODE NODE --port 9810` shows where the packets are lost (CONTROLLER-NODE is a node with a pod of oke-node-controller).";
+const AGENT_SILENT_STEP: &str = "Run `kubectl -n oke-node-manager get pods -o wide`. If no agent runs on the node, `kubectl -n oke-node-manager describe daemonset -l app.kubernetes.io/name=oke-node-agent` says why. If one runs, let the controller's nodes reach TCP port 9810 (CHANNEL_PORT) of the node: check the node's firewall, and the security lists and groups; `kubectl oke-node nettest CONTROLLER-NODE NODE --port 9810` shows where the packets are lost (CONTROLLER-NODE is a node with a pod of oke-node-controller).";
 const NODE_NOT_READY_STEP: &str = "Read the message, which the kubelet wrote. If it names the runtime, run `systemctl restart crio` (or `containerd`) on the node. If the kubelet stopped posting, check that the node reaches the API server, and run `systemctl restart kubelet`. `journalctl -u kubelet -u crio -u containerd` says why it stopped.";
 /// The controller's Events about what a Node requests: what each means, and what to do.
 const REQUESTS: &[(&str, &str, &str)] = &[

@@ -187,7 +187,7 @@ fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict 
         }
         Some(AskError::Missing(_)) => (
             "AgentMissing",
-            "Start the agent on that node: `kubectl -n oke-node-manager describe daemonset oke-node-agent` says why it does not run.",
+            "Start the agent on that node: `kubectl -n oke-node-manager describe daemonset -l app.kubernetes.io/name=oke-node-agent` says why it does not run.",
         ),
         Some(AskError::Untrusted(_)) => {
             ("AgentUnreachable", "Check the agent's Pod on that node: kubectl -n oke-node-manager get pods -o wide.")

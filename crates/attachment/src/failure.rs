@@ -52,7 +52,7 @@ pub fn of_ipam(error: &ipam::Error) -> Error {
             (ErrorCode::TRY_AGAIN_LATER, "its record was removed while it was added; the runtime tries again")
         }
         ipam::Error::TooNew { .. } => {
-            (code::STATE, "a newer version wrote it: install that again, or drain the node and reboot it")
+            (code::STATE, "a newer version wrote it: install that again, or drain the node, reboot it and uncordon it")
         }
         ipam::Error::Damaged { path, .. } if path.ends_with("pools.json") => {
             (code::STATE, "the node agent writes it again within a minute")

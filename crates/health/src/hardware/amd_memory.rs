@@ -25,7 +25,7 @@ pub(crate) const KIND: Kind = Kind {
             unit: Unit::Count,
             source: "`/sys/bus/pci/devices/ADDRESS/ras/gpu_vram_bad_pages` of GPUs that are awake: pages not yet reserved",
             why: "Bad pages that the driver could not take out of use are used by jobs.",
-            remedy: "Drain the node and reboot it; if pages stay, report the host to Oracle.",
+            remedy: "Drain the node, reboot it and uncordon it; if pages stay, report the host to Oracle.",
         },
     ],
 };

@@ -73,7 +73,7 @@ const XID: &str = "Xid";
 /// Last parts of reasons: what the device needs, and what that means.
 const NEEDS: [(&str, &str); 7] = [
     ("HostReplacement", "Drain the node, report the host to Oracle and replace the node."),
-    ("NodeReboot", "Drain the node and reboot it; if it happens again, report the host to Oracle."),
+    ("NodeReboot", "Drain the node, reboot it and uncordon it; if it happens again, report the host to Oracle."),
     ("FabricReset", "Drain the node, then reset all GPUs and switches together, or reboot the node."),
     ("GpuReset", "End the GPU's jobs and reset it, for example with `nvidia-smi --gpu-reset`, or reboot the node."),
     ("PeerDrain", "End the jobs that use peer-to-peer access to this GPU."),

@@ -49,7 +49,7 @@ pub(crate) const ACCELERATORS: Kind = Kind {
             unit: Unit::Count,
             source: SOURCE,
             why: "A GPU or NVSwitch does not work until the node is rebooted.",
-            remedy: "Drain the node and reboot it; if it happens again, report the host to Oracle.",
+            remedy: "Drain the node, reboot it and uncordon it; if it happens again, report the host to Oracle.",
         },
         Signal {
             name: "gpus_need_reset",
@@ -70,7 +70,7 @@ pub(crate) const ACCELERATORS: Kind = Kind {
             unit: Unit::Count,
             source: SOURCE,
             why: "A network adapter of the RDMA network does not work until the node is rebooted.",
-            remedy: "Drain the node and reboot it; if it happens again, report the host to Oracle.",
+            remedy: "Drain the node, reboot it and uncordon it; if it happens again, report the host to Oracle.",
         },
         Signal {
             name: "rdma_adapter_warnings",
@@ -94,7 +94,7 @@ pub(crate) const HOST: Kind = Kind {
             unit: Unit::Count,
             source: SOURCE,
             why: "The kernel reports memory, a processor, the bus or a network adapter that does not work.",
-            remedy: "Drain the node and reboot it; if the detail says so or it happens again, report the host to Oracle and replace the node.",
+            remedy: "Drain the node, reboot it and uncordon it; if the detail says so or it happens again, report the host to Oracle and replace the node.",
         },
         Signal {
             name: "hardware_warnings",

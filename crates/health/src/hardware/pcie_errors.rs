@@ -23,7 +23,7 @@ pub(crate) const KIND: Kind = Kind {
             unit: Unit::PerMinute,
             source: SOURCE,
             why: "An uncorrected error of the bus loses requests; a fatal one takes the device away.",
-            remedy: "Drain the node and reboot it; if it happens again, report the host to Oracle.",
+            remedy: "Drain the node, reboot it and uncordon it; if it happens again, report the host to Oracle.",
         },
         Signal {
             name: "pcie_corrected_errors",

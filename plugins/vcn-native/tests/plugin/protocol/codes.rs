@@ -38,7 +38,7 @@ const SCENARIOS: [Scenario; 18] = [
     (ErrorCode::NOT_AVAILABLE, || spoilt("STATUS", |call| call),
         "`oke-node-agent why-not-ready` in the agent's pod of this node says what it waits for"),
     (code::STATE, state_of_a_newer_version,
-        "install that again, or drain the node and reboot it"),
+        "install that again, or drain the node, reboot it and uncordon it"),
     (code::NO_ADDRESS, pools_without_addresses,
         "`oke-node-agent status` in the agent's pod of this node lists the VNICs"),
     (code::LINK_COLLISION, somebody_elses_host_link,
