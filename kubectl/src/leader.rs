@@ -124,8 +124,9 @@ async fn no_leader(cluster: &Cluster, path: &str, answer: &str) -> String {
     match found.and_then(|leader| leader.expired_seconds(Timestamp::now())) {
         Some(seconds) => format!(
             "no replica of the controller leads: Lease {namespace}/{LEASE} expired {} ago. The replicas cannot reach the API \
-             server, or could not reach the OCI API when they started. `kubectl -n {namespace} get pods -o wide` shows their nodes, \
-             and `kubectl -n {namespace} logs POD` shows the cause",
+             server, or could not reach the OCI API when they started. Find their nodes with `kubectl -n {namespace} get pods -o \
+             wide`, check the network between these nodes and the API server (port 6443: security lists, network security groups, \
+             routes), and read `kubectl -n {namespace} logs POD`",
             age(seconds)
         ),
         None => format!("the controller answered 503 to {path}: {answer}"),

@@ -52,6 +52,7 @@ const CGROUPS: &str = "`/sys/fs/cgroup`, read-only";
 pub const KINDS: &[Kind] = &[
     vnics::KIND,
     pools::KIND,
+    links::CARRIER,
     links::KIND,
     link_settings::KIND,
     conntrack::KIND,

@@ -1,6 +1,8 @@
 //! The links of VNICs: carrier, flaps, errors, drops. Other links are not examined: management ports of bare metal are down
 //! by design.
 
+use std::time::Duration;
+
 use super::{MINUTE, NOTHING};
 use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
 use crate::facts::VnicLink;
@@ -10,6 +12,22 @@ const SOURCE: &str = "`/sys/class/net/LINK/` of each VNIC's link";
 const REMEDY: &str =
     "Compare with the VNIC's metrics in the OCI console; move pods off the node, then reboot or replace it.";
 
+/// More often than counters, because pods have no network meanwhile.
+pub(super) const CARRIER: Kind = Kind {
+    area: Area::Network,
+    name: "carrier",
+    every: Duration::from_secs(15),
+    privilege: NOTHING,
+    collect: carrier,
+    signals: &[Signal {
+        name: "link_down",
+        unit: Unit::Count,
+        source: SOURCE,
+        why: "A VNIC without carrier loses all packets of its pods.",
+        remedy: REMEDY,
+    }],
+};
+
 pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "links",
@@ -17,13 +35,6 @@ pub(super) const KIND: Kind = Kind {
     privilege: NOTHING,
     collect,
     signals: &[
-        Signal {
-            name: "link_down",
-            unit: Unit::Count,
-            source: SOURCE,
-            why: "A VNIC without carrier loses all packets of its pods.",
-            remedy: REMEDY,
-        },
         Signal {
             name: "link_flaps",
             unit: Unit::PerMinute,
@@ -55,9 +66,13 @@ const COUNTED: &[(&str, &[&str])] = &[
     ("link_drops", &["statistics/rx_dropped", "statistics/tx_dropped", "statistics/rx_missed_errors"]),
 ];
 
+fn carrier(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
+    sample.result("link_down", down(host, host.facts.links()?));
+    Ok(())
+}
+
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let links = host.facts.links()?;
-    sample.result("link_down", down(host, links));
     for (signal, files) in COUNTED {
         let mut worst: Option<(f64, String)> = None;
         let mut gap = Gap::unknown("no link has this counter");

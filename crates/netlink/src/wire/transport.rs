@@ -29,8 +29,9 @@ const DUMP_ATTEMPTS: u32 = 6;
 const DUMP_PAUSE: Duration = Duration::from_millis(1);
 
 /// The kernel fills at most 32 KiB of a list at a time; a single answer (a link with many virtual functions) may be
-/// longer, and a pod may give a link alternative names of 64 KiB. Pages that are never written cost nothing, but to have them.
-const OBJECTS_ROOM: usize = 128 * 1024;
+/// longer, and a pod may give a link alternative names of 64 KiB. Pages that are never written cost nothing, but 128 KiB would be
+/// mapped and unmapped once per socket by the C library of plugins.
+const OBJECTS_ROOM: usize = 96 * 1024;
 
 /// Room for an acknowledgement next to the request that a refusal repeats, and for an event of a link.
 const END_ROOM: usize = 4 * 1024;
