@@ -59,9 +59,9 @@ pub struct Device {
 
 /// First parts of reasons: what reported the fault.
 const REPORTERS: [(Subsystem, &str); 6] = [
-    (Subsystem::Nvidia, "Gpu"),
+    (Subsystem::Nvidia, "Nvidia"),
     (Subsystem::Nvswitch, "Sxid"),
-    (Subsystem::Amdgpu, "AmdGpu"),
+    (Subsystem::Amdgpu, "Amd"),
     (Subsystem::Mlx5, "RdmaAdapter"),
     (Subsystem::Pcie, "Pcie"),
     (Subsystem::Machine, "Hardware"),
@@ -149,7 +149,8 @@ pub(crate) fn millis(seconds: f64) -> u64 {
     std::time::Duration::try_from_secs_f64(seconds).map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(0))
 }
 
-fn reason(problem: &Problem) -> String {
+/// The reason of a problem: what reported it, and what the device needs.
+pub fn reason(problem: &Problem) -> String {
     let is_xid = problem.subsystem == Subsystem::Nvidia && problem.is_numbered();
     let reporter = REPORTERS.iter().find(|(subsystem, _)| *subsystem == problem.subsystem);
     let reporter = if is_xid { XID } else { reporter.map_or("Hardware", |(_, word)| word) };
@@ -170,7 +171,7 @@ fn reason(problem: &Problem) -> String {
 pub fn reasons() -> impl Iterator<Item = (String, &'static str)> {
     let reporters = REPORTERS.iter().map(|(_, reporter)| *reporter).chain([XID]);
     reporters.flat_map(|reporter| {
-        let is_gpu = matches!(reporter, "Gpu" | "Sxid" | "AmdGpu" | XID);
+        let is_gpu = matches!(reporter, "Nvidia" | "Sxid" | "Amd" | XID);
         let can_need =
             move |need: &&(&str, &str)| is_gpu || matches!(need.0, "HostReplacement" | "NodeReboot" | "Warning");
         NEEDS.iter().filter(can_need).map(move |(need, step)| (format!("{reporter}{need}"), *step))

@@ -135,5 +135,12 @@ mod tests {
         assert_eq!(count("BM.GPU.H200.8"), (8, 8));
         assert_eq!((count("BM.HPC2.36"), count("VM.GPU3.4")), ((0, 1), (4, 0)));
         assert!(Shape::of("VM.Standard.E5.Flex").is_none());
+        let is_without_rdma = |name: &str| Shape::of(name).unwrap().rdma.as_ref().is_some_and(RdmaRow::is_none);
+        assert!(
+            is_without_rdma("BM.GPU.A10.4")
+                && !is_without_rdma("BM.GPU.MI300X.8")
+                && !is_without_rdma("BM.GPU.H100T.8")
+        );
+        assert!(Shape::of("BM.GPU.B200.8").unwrap().nvswitch, "NVSwitches of NVLink 5 are not on the bus");
     }
 }

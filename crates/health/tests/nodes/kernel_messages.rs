@@ -1,9 +1,10 @@
 //! Kernel messages of real machines, with the right verdict each, and what several of them mean together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use health::hardware::device::{reason, reasons};
 use health::hardware::events::{Events, Problem};
 use health::hardware::messages::{Advice, FaultLevel, Finding, Reader};
 use health::kernel_log::{Record, records};
@@ -95,6 +96,20 @@ fn every_fault_of_the_corpus_is_one_problem_of_its_device() {
         let expected = entry["expect"]["fault"].as_bool().unwrap().then(|| entry["expect"]["device"].as_str().unwrap());
         assert_eq!(found, Vec::from_iter(expected), "{line}");
     }
+}
+
+#[test]
+fn every_fault_of_the_corpus_has_a_reason_that_is_explained() {
+    let known: BTreeSet<String> = reasons().map(|(reason, _)| reason).collect();
+    let mut used = BTreeSet::new();
+    for entry in corpus().into_iter().filter(|entry| entry["expect"]["fault"] == true) {
+        let mut events = Events::of_boot("a");
+        events.take(&read(entry["line"].as_str().unwrap()));
+        used.extend(events.problems().iter().map(reason));
+    }
+    assert!(used.is_subset(&known), "{used:?}");
+    let expected = ["XidGpuReset", "XidNodeReboot", "XidWarning", "SxidFabricReset", "AmdHostReplacement"];
+    assert!(expected.iter().all(|reason| used.contains(*reason)), "{used:?}");
 }
 
 #[test]
