@@ -320,6 +320,29 @@ mod tests {
         }
     }
 
+    /// A table that every text passes has no exception for a new one: a condition comes after its verb, too.
+    #[test]
+    fn next_step_begins_with_a_verb() {
+        const VERBS: &str = "Accept Add Allow Check Compare Correct Delete Disable Drain End Exclude Find Follow Give Install \
+             Let Load Look Lower Make Name Put Raise Read Reboot Remove Rename Replace Report Request Rescan Reserve Restart Restore \
+             Run See Set Slow Start Stop Update Use Wait Watch";
+        let verbs: Vec<String> = VERBS.split_whitespace().map(str::to_lowercase).collect();
+        let mut others = Vec::new();
+        for entry in entries() {
+            let part =
+                |label| entry.parts.iter().find(|part| part.label == label).map_or("", |part| part.text.as_str());
+            let is_healthy = part("Status").starts_with("True") || entry.word == "NoCriticalProblem";
+            let is_information = part("Rules").starts_with("information");
+            let step = part("Do");
+            let word = step.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default().to_lowercase();
+            let is_excused = is_healthy && step.starts_with("Nothing") || is_information && step == "-";
+            if !is_excused && !verbs.contains(&word) {
+                others.push(format!("{}: {step}", entry.word));
+            }
+        }
+        assert_eq!(others, [""; 0]);
+    }
+
     #[test]
     fn words_are_found_by_alias_and_in_any_case() {
         let entries = entries();

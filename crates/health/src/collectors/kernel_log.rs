@@ -29,7 +29,7 @@ pub(super) const KIND: Kind = Kind {
             unit: Unit::Count,
             source: SOURCE,
             why: "A disk or its file system fails: data is lost, and the file system may turn read-only. Of other disks than the root's it is a warning.",
-            remedy: "If the detail names the root's disk, drain the node and replace it. Of another disk, check its attachment and iSCSI session, and replace the volume or the pod that uses it.",
+            remedy: "Drain the node and replace it if the detail names the root's disk. Of another disk, check its attachment and iSCSI session, and replace the volume or the pod that uses it.",
         },
         Signal {
             name: "kernel_full_tables",

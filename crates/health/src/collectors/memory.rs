@@ -23,7 +23,7 @@ pub(super) const KIND: Kind = Kind {
             unit: Unit::PerMinute,
             source: "`/proc/vmstat`: oom_kill",
             why: "The kernel killed processes. One kill is a pod at its own limit; many are a host or a job in a loop.",
-            remedy: "`dmesg` names the processes. Raise the limit of the pod that is killed again and again.",
+            remedy: "Raise the limit of the pod that is killed again and again; `dmesg` names the processes.",
         },
     ],
 };

@@ -20,7 +20,7 @@ pub(super) const KIND: Kind = Kind {
         unit: Unit::Percent,
         source: "`/proc/self/mountinfo`, `/sys/dev/block` with all devices below, statvfs(3)",
         why: "The boot volume is larger than the root file system, so images and logs fill the node although room was paid for.",
-        remedy: "On the node, rescan each of its disks (`echo 1 > /sys/class/block/sda/device/rescan`), then run `/usr/libexec/oci-growfs -y`. Add both to the node pool's cloud-init.",
+        remedy: "Rescan each of its disks on the node (`echo 1 > /sys/class/block/sda/device/rescan`), then run `/usr/libexec/oci-growfs -y`. Add both to the node pool's cloud-init.",
     }],
 };
 

@@ -63,7 +63,7 @@ pub(crate) const ACCELERATORS: Kind = Kind {
             unit: Unit::Count,
             source: SOURCE,
             why: "A GPU works, but lost a program's data or will need a reset.",
-            remedy: "The detail names what each needs; without it, watch the GPU.",
+            remedy: "Follow the detail, which names what each needs; without it, watch the GPU.",
         },
         Signal {
             name: "rdma_adapters_failed",
