@@ -211,6 +211,7 @@ impl Summary {
         if open.is_empty() {
             return self;
         }
+        let are_all_counted = u32::try_from(self.not_measured.len()).is_ok_and(|all| all <= self.counts.unknown);
         for mut check in open {
             let is_same = |other: &Check| (&other.name, &other.subject) == (&check.name, &check.subject);
             if self.checks.iter().any(|other| is_same(other) && other.verdict == Verdict::Problem) {
@@ -218,11 +219,16 @@ impl Summary {
             }
             let unknown = self.checks.iter().find(|other| is_same(other));
             let reason = unknown.map_or("the agent was restarted", |unknown| &unknown.message);
+            // A signal that waits for a second sample is counted and has no check; one that was not measured at all is not counted.
+            let is_signal = collectors::signal(&check.name).is_some();
+            let was_unknown = is_signal && (unknown.is_some() || are_all_counted);
+            self.counts.unknown = self.counts.unknown.saturating_sub(u32::from(was_unknown));
             let since = self.started_unix_millis.unwrap_or(check.since_unix_millis);
             let gap = NotMeasured { since_unix_millis: since, reason: reason.to_owned() };
             check.not_measured.get_or_insert(gap);
             check.action = Action::Report;
             self.checks.retain(|other| (&other.name, &other.subject) != (&check.name, &check.subject));
+            self.counts.problem += u32::from(is_signal);
             self.checks.push(check);
         }
         self.bounded()

@@ -3,7 +3,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -97,10 +97,18 @@ impl Overrides {
             Some(reading) => (reading, Duration::ZERO),
             None => (self.start()?, DEADLINE),
         };
-        reading.recv_timeout(limit).map_err(|_| {
-            let RulesFiles { controller, own } = &self.files;
-            self.reading = Some(reading);
-            Gap::unknown(format!("the disk of {} or {} hangs", controller.display(), own.display()))
+        reading.recv_timeout(limit).map_err(|error| {
+            let files = format!("{} or {}", self.files.controller.display(), self.files.own.display());
+            match error {
+                RecvTimeoutError::Timeout => {
+                    self.reading = Some(reading);
+                    Gap::unknown(format!("the disk of {files} hangs"))
+                }
+                // Its thread panicked. The next update starts another one.
+                RecvTimeoutError::Disconnected => {
+                    Gap::unknown(format!("the reader of {files} failed; it is started again"))
+                }
+            }
         })
     }
 
@@ -139,6 +147,23 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         Ok(None)
+    }
+
+    static FAILS: AtomicBool = AtomicBool::new(true);
+
+    fn panics_once(_: &Path) -> FileRead {
+        assert!(!FAILS.swap(false, Ordering::SeqCst), "as by a bug");
+        Ok(Some("[]".to_owned()))
+    }
+
+    #[test]
+    fn reader_that_panics_is_reported_and_started_again() {
+        let now = Instant::now();
+        let mut overrides = Overrides { read: panics_once, ..Overrides::new(RulesFiles::default(), now) };
+        let reading = overrides.update(now).reading;
+        assert!(reading.is_err_and(|gap| gap.to_string().contains("failed")));
+        assert!(overrides.update(now).reading.is_ok());
+        assert_eq!(overrides.controller_text(), Some(Some("[]")));
     }
 
     #[test]

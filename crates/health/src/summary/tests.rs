@@ -71,6 +71,9 @@ fn open_problem_is_kept_across_a_restart_until_measured_or_rebooted() {
     assert_eq!((worst(&started), &started.checks[0].not_measured), (Some(Severity::Critical), &Some(gap)));
     let hanging = summary(9, "a", &[unknown()]).keeping(&started);
     assert_eq!((worst(&hanging), hanging.checks.len()), (Some(Severity::Critical), 1), "not listed twice");
+    for kept in [&started, &hanging] {
+        assert_eq!((kept.counts.problem, kept.counts.unknown), (1, 0), "counted as it is listed");
+    }
     assert_eq!(worst(&summary(9, "a", &[healthy]).keeping(&hanging)), None, "measured");
     assert_eq!(worst(&summary(9, "b", &[unknown()]).keeping(&hanging)), None, "another boot");
     assert_eq!(worst(&summary(1, "a", &[unknown()]).keeping(&before)), None, "the agent itself ended it");

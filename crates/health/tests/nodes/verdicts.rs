@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
 use health::rules::Severity;
 use health::{Report, SignalState, Verdict};
@@ -331,4 +332,29 @@ fn link_without_a_carrier_file_is_unknown() {
     assert_eq!(result(&samples(&mut node, 2), "link_down"), UNKNOWN);
     node.write("sys/class/net/ens3/carrier", "0\n");
     assert_eq!(result(&samples(&mut node, 2), "link_down"), CRITICAL, "another one is down");
+}
+
+/// As the links of a node with free Exclusive VNICs, or with `HOST_NETWORKING=off`.
+#[test]
+fn link_of_others_that_is_down_is_judged_only_if_it_was_raised() {
+    let mut node = Node::virtual_machine();
+    let sys = tempfile::tempdir().unwrap();
+    let run = |command: &str| {
+        let words: Vec<&str> = command.split(' ').collect();
+        assert!(Command::new(words[0]).args(&words[1..]).status().unwrap().success(), "{command}");
+    };
+    // A real link, because reading the carrier of one that is down fails.
+    run(&format!("mount -t sysfs sysfs {}", sys.path().display()));
+    run("ip link add judged0 type veth peer name judged1");
+    fs::remove_file(node.path("sys/class/net/ens5/carrier")).unwrap();
+    node.link("sys/class/net/ens5/carrier", &format!("{}/class/net/judged0/carrier", sys.path().display()));
+    node.facts.links.iter_mut().for_each(|link| link.is_kept_up = link.name != "ens5");
+    assert_eq!(result(&samples(&mut node, 3), "link_down"), HEALTHY);
+    run("ip link set judged0 up");
+    assert_eq!(result(&samples(&mut node, 3), "link_down"), CRITICAL, "it was raised and has no carrier");
+    run("ip link set judged0 down");
+    node.facts.links.iter_mut().for_each(|link| link.is_kept_up = true);
+    assert_eq!(result(&samples(&mut node, 3), "link_down"), CRITICAL, "the agent keeps it up");
+    run("ip link delete judged0");
+    run(&format!("umount {}", sys.path().display()));
 }
