@@ -28,7 +28,7 @@ const STALE: Duration = Duration::from_mins(5);
 
 /// The same where the API server answers and refuses: no outage, but a right or an account is missing. During an upgrade either may
 /// be missing for seconds.
-const REFUSED: Duration = Duration::from_mins(1);
+const REFUSED: Duration = Duration::from_secs(20);
 
 /// Between requests for a kind that does not exist, as on clusters without VCN-native pod networking or without this project's
 /// custom resources. It may be added later.
@@ -227,7 +227,7 @@ impl<W: InstanceKind> InstanceObserver<W> {
     }
 
     fn lose(&self, end: &WatchEnd) -> Option<Duration> {
-        let mut pause = None;
+        let (mut pause, is_refused) = (None, matches!(end, WatchEnd::Refused(_)));
         self.state.send_modify(|state| {
             if matches!(end, WatchEnd::UnknownKind(_)) && self.lose_kind(state) {
                 pause = Some(jittered(UNKNOWN_KIND, chance()));
@@ -235,7 +235,8 @@ impl<W: InstanceKind> InstanceObserver<W> {
                 state.lose(end);
             }
         });
-        if pause.is_some() {
+        // A refusal becomes an error with a later try, which need not wait for the next question to all sources.
+        if pause.is_some() || is_refused {
             self.changed.notify_one();
         }
         pause

@@ -60,7 +60,7 @@ fn answer_is_as_old_as_the_last_byte_and_lost_watch_an_error_once_stale() {
 }
 
 #[test]
-fn refusal_is_an_error_after_a_minute() {
+fn refusal_is_an_error_sooner_than_an_outage() {
     let (mut state, (open, begun)) = (State::default(), activity());
     state.observe(listed(success()), open);
     state.lose(&WatchEnd::Refused("Unauthorized".to_owned()));
@@ -92,6 +92,19 @@ fn unknown_kind_takes_no_object_away() {
     assert!(observer.lose(&unknown()).is_none() && observer.lose(&WatchEnd::Failed(String::new())).is_none());
     assert!(observer.lose(&unknown()).is_none());
     assert!(watch.state.borrow().known.value.as_ref().unwrap().is_some());
+}
+
+#[tokio::test]
+async fn refusal_is_news_and_an_outage_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for (end, is_news) in [(WatchEnd::Refused("Forbidden".to_owned()), true), (failed("timed out"), false)] {
+        let observer = observer(&watch(folder.path()));
+        observer.observe(watched(object(INSTANCE)));
+        observer.changed.notified().await;
+        observer.lose(&end);
+        let news = tokio::time::timeout(Duration::from_millis(1), observer.changed.notified()).await;
+        assert_eq!(news.is_ok(), is_news, "{end}");
+    }
 }
 
 #[test]

@@ -84,6 +84,12 @@ fn rounded(times: Vec<(u128, Presence)>) -> Vec<(u128, Presence)> {
     times.into_iter().map(|(at, seen)| (at / 10 * 10, seen)).collect()
 }
 
+#[test]
+fn silence_is_an_error_within_fifty_seconds() {
+    let resync = crate::fixture::settings(&[]).resync;
+    assert!(resync + imds::POLICY.deadline <= Duration::from_secs(50));
+}
+
 #[tokio::test(start_paused = true)]
 async fn cached_copy_waits_for_the_answer_about_okes_cni() {
     for (delay, first) in [(100, 300), (700, 700)] {
