@@ -15,8 +15,24 @@ use crate::cluster::store::{Attachments, NodeIssues, NodeView};
 /// The longest kept message, in characters.
 const MESSAGE_MAX: usize = 200;
 
+/// How long a VnicAttachment may be in progress before that is a problem: an attach takes 5 to 60 s, OKE's pod network of a new node
+/// a minute or two.
+const PROGRESS_MAX_SECONDS: i64 = 180;
+
+/// What ends by itself.
+const IN_PROGRESS: [AttachmentReason; 8] = [
+    AttachmentReason::Pending,
+    AttachmentReason::Attaching,
+    AttachmentReason::Detaching,
+    AttachmentReason::InstanceBusy,
+    AttachmentReason::PodNetworkPending,
+    AttachmentReason::AddressesPending,
+    AttachmentReason::ChangePending,
+    AttachmentReason::NotReported,
+];
+
 /// Those of a node.
-pub(crate) fn findings(node: &NodeView, attachments: &Attachments, issues: &NodeIssues) -> Vec<Check> {
+pub(crate) fn findings(node: &NodeView, attachments: &Attachments, issues: &NodeIssues, now: Timestamp) -> Vec<Check> {
     let kubelet = node.kubelet.iter().map(|kubelet| Check {
         message: short(&format!("{}: {}", kubelet.reason, kubelet.message)),
         since_unix_millis: millis(kubelet.since),
@@ -30,10 +46,16 @@ pub(crate) fn findings(node: &NodeView, attachments: &Attachments, issues: &Node
             return None;
         }
         let reason = ready.map_or(AttachmentReason::Pending.as_str(), |ready| &ready.reason);
+        let since = ready.map(|ready| &ready.last_transition_time).or(object.metadata.creation_timestamp.as_ref());
+        let since = since.map(|since| since.0);
+        let is_new = since.is_some_and(|since| now.as_second() - since.as_second() < PROGRESS_MAX_SECONDS);
+        if is_new && AttachmentReason::from_word(reason).is_some_and(|reason| IN_PROGRESS.contains(&reason)) {
+            return None;
+        }
         Some(Check {
             subject: Some(format!("{VNIC_ATTACHMENT}{}", object.name_any())),
             message: short(ready.map(|ready| ready.message.as_str()).unwrap_or_default()),
-            since_unix_millis: millis(ready.map(|ready| ready.last_transition_time.0)),
+            since_unix_millis: millis(since),
             ..problem(reason, Severity::Warning)
         })
     });
@@ -66,4 +88,38 @@ fn short(text: &str) -> String {
 
 fn millis(time: Option<Timestamp>) -> u64 {
     time.and_then(|time| u64::try_from(time.as_millisecond()).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::attachment::sample::{attachment, instance};
+
+    /// The reasons of what is found `seconds` after a condition Ready of this reason began.
+    fn found(reason: &str, seconds: i64) -> Vec<String> {
+        let mut attachments = Attachments::default();
+        let mut object = attachment("storage", 1);
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        object.status = Some(serde_json::from_value(json!({ "conditions": [ready] })).unwrap());
+        attachments.apply(object);
+        let node = NodeView { instance: Some(instance(1)), ..NodeView::default() };
+        let now = Timestamp::from_second(1_767_225_600 + seconds).unwrap();
+        let found = findings(&node, &attachments, &NodeIssues::default(), now);
+        found.into_iter().map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn vnic_in_progress_is_a_problem_only_when_it_lasts() {
+        for reason in ["Pending", "Attaching", "Detaching", "PodNetworkPending"] {
+            assert_eq!(found(reason, 60), [""; 0], "{reason}");
+            assert_eq!(found(reason, 181), [reason]);
+        }
+        for reason in ["SubnetFull", "NotConfigured", "OfALaterVersion"] {
+            assert_eq!(found(reason, 1), [reason]);
+        }
+    }
 }

@@ -104,12 +104,12 @@ impl ConditionWriter {
 
     fn judge(&mut self) -> Judgement {
         let (nodes, attachments, now) = (self.store.nodes(), self.store.attachments(), Instant::now());
-        let issues = self.store.issues();
+        let (issues, wall) = (self.store.issues(), Timestamp::now());
         let mut roster = self.roster.lock();
         let tracked = nodes.iter().map(|node| TrackedNode {
             name: &node.name,
             report: node.report.clone(),
-            findings: findings(node, &attachments, &issues),
+            findings: findings(node, &attachments, &issues, wall),
         });
         roster.track(tracked, now);
         drop((attachments, issues));
@@ -120,7 +120,7 @@ impl ConditionWriter {
             agent: roster.facts(&node.name, now),
             is_in_sample: roster.is_in_sample(&node.name, now),
         });
-        let mut judgement = judge(facts, Timestamp::now());
+        let mut judgement = judge(facts, wall);
         self.hold.apply(&mut judgement, now, roster.bound());
         judgement
     }
