@@ -87,6 +87,7 @@ impl<O: Objects> AttachmentWorker<O> {
         };
         memory.unreadable = None;
         let held = memory.held(planned.held, &self.pauses_of_held());
+        let expected = self.report_expected(&objects, &planned);
         let mut failed = !outcome.failed.is_empty();
         for object in &objects {
             if let Some(planned_status) = reporting::planned_status(object, &planned, &outcome) {
@@ -101,7 +102,7 @@ impl<O: Objects> AttachmentWorker<O> {
             NextReconcile::Soon(self.between_polls(instance))
         } else if planned.is_incomplete {
             NextReconcile::Failed
-        } else if let Some(pause) = planned.backoff.into_iter().chain(held).reduce(Pause::and) {
+        } else if let Some(pause) = planned.backoff.into_iter().chain(held).chain(expected).reduce(Pause::and) {
             NextReconcile::BackOff(pause)
         } else if planned.is_in_sync() {
             NextReconcile::Settled(self.between_looks())

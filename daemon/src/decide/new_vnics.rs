@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use api::VnicAttachment;
-use vcn::Ocid;
+use netlink::Link;
+use vcn::{Ocid, Vnic};
 
 use crate::decide::desired::{npn_vnic, secondary};
 use crate::decide::requests::Requests;
@@ -30,13 +31,21 @@ pub(crate) struct NewVnics {
 
 impl NewVnics {
     /// The listed VNICs whose purpose is not known yet.
-    pub(crate) fn unexplained(&mut self, facts: &NodeFacts, requests: &Requests, now: Instant) -> BTreeSet<Ocid> {
+    pub(crate) fn unexplained(
+        &mut self,
+        facts: &NodeFacts,
+        requests: &Requests,
+        links: &[Link],
+        now: Instant,
+    ) -> BTreeSet<Ocid> {
         let listed: BTreeSet<Ocid> = secondary(facts.vnics()).cloned().collect();
         if facts.vnics().is_empty() {
             return BTreeSet::new();
         }
-        // Those of an agent that starts may be in use.
-        let known = self.known.get_or_insert_with(|| listed.iter().map(|id| (id.clone(), now)).collect());
+        // Those of an agent that starts may be in use, unless their link is down: it is so after a boot, and as long as an Exclusive
+        // VNIC waits for its pod.
+        let in_use = || facts.vnics().iter().skip(1).filter(|vnic| is_raised(vnic, links));
+        let known = self.known.get_or_insert_with(|| in_use().map(|vnic| (vnic.id.clone(), now)).collect());
         known.retain(|id, last_listed| listed.contains(id) || now.duration_since(*last_listed) < KNOWN);
         self.waiting.retain(|id, _| listed.contains(id));
         for id in listed {
@@ -60,6 +69,11 @@ impl NewVnics {
     }
 }
 
+fn is_raised(vnic: &Vnic, links: &[Link]) -> bool {
+    let is_its = |link: &&Link| [link.mac, link.permanent_mac].contains(&Some(vnic.mac));
+    links.iter().filter(is_its).any(|link| link.up)
+}
+
 /// Whether a VnicAttachment that is not known, or has no VNIC yet, may describe a VNIC.
 fn may_be_described(facts: &NodeFacts) -> bool {
     let has_no_vnic = |object: &VnicAttachment| object.status.as_ref().is_none_or(|status| status.vnic_id.is_none());
@@ -78,6 +92,7 @@ mod tests {
     use super::*;
     use crate::decide::requests::requests;
     use crate::decide::requests::tests::{attachment, facts};
+    use crate::fixture::link;
     use crate::sources::attachments::KnownAttachments;
 
     /// The facts before the VNIC `storage` is listed.
@@ -91,13 +106,13 @@ mod tests {
     /// The VNICs that wait after so many seconds, where these are the VnicAttachments.
     fn waiting(attachments: KnownAttachments, seconds: &[u64]) -> Vec<usize> {
         let (mut new, start) = (NewVnics::default(), Instant::now());
-        assert!(new.unexplained(&before(), &Requests::new(), start).is_empty(), "those of the start");
+        assert!(new.unexplained(&before(), &Requests::new(), &[], start).is_empty(), "those of the start");
         let mut facts = facts(attachment(&json!({ "purpose": "Attach" }), &json!({})));
         facts.attachments = attachments;
         let requests = requests(&facts);
         seconds
             .iter()
-            .map(|second| new.unexplained(&facts, &requests, start + Duration::from_secs(*second)).len())
+            .map(|second| new.unexplained(&facts, &requests, &[], start + Duration::from_secs(*second)).len())
             .collect()
     }
 
@@ -120,13 +135,32 @@ mod tests {
         assert_eq!(waiting(silent, &[1, 59, 62]), [1, 1, 0]);
     }
 
+    fn storage_link(up: bool) -> Link {
+        Link { up, ..link("ens6", 0x0c) }
+    }
+
+    #[test]
+    fn vnic_of_the_start_waits_unless_its_link_is_raised() {
+        let mut facts = facts(attachment(&json!({ "purpose": "Attach", "mode": "Exclusive" }), &json!({})));
+        facts.attachments = KnownAttachments::default();
+        facts.attachments.fail("the API server has not answered yet".to_owned());
+        let waiting = |facts: &NodeFacts, link: Link| {
+            let requests = requests(facts);
+            NewVnics::default().unexplained(facts, &requests, &[link], Instant::now()).len()
+        };
+        assert_eq!([waiting(&facts, storage_link(false)), waiting(&facts, storage_link(true))], [1, 0]);
+        let described = attachment(&json!({ "purpose": "Attach", "mode": "Exclusive" }), &json!({}));
+        facts.attachments = known(vec![described]);
+        assert_eq!(waiting(&facts, storage_link(false)), 0, "its purpose is known");
+    }
+
     #[test]
     fn vnic_that_an_incomplete_list_lacked_is_known() {
         let (mut new, start) = (NewVnics::default(), Instant::now());
         let mut all = facts(attachment(&json!({ "purpose": "Attach" }), &json!({ "vnicId": null })));
         all.attachments = known(vec![attachment(&json!({ "purpose": "Attach" }), &json!({ "vnicId": null }))]);
         let mut waiting = |facts: &NodeFacts, second| {
-            new.unexplained(facts, &Requests::new(), start + Duration::from_secs(second)).len()
+            new.unexplained(facts, &Requests::new(), &[storage_link(true)], start + Duration::from_secs(second)).len()
         };
         assert_eq!(waiting(&all, 0), 0);
         assert_eq!([waiting(&before(), 30), waiting(&all, 60)], [0, 0], "it was configured before");

@@ -149,7 +149,7 @@ impl Reconciler {
         // With `ipv6.disable=1` the settings are missing as well.
         let has_ipv6 = settings.sysctl_root.join("net/ipv6").exists();
         let requests = requests::requests(facts);
-        let unexplained = self.new_vnics.unexplained(facts, &requests, Instant::now());
+        let unexplained = self.new_vnics.unexplained(facts, &requests, &links, Instant::now());
         let needed = host_routes::needed(facts.instance.value.as_ref(), facts.npn(), resident::api_server::address());
         let known = HostFacts {
             vnics: facts.vnics(),

@@ -70,7 +70,8 @@ fn text(objects: &[Arc<VnicAttachment>], plan: &Plan) -> String {
         writeln!(text, "  {request}").unwrap();
     }
     for object in objects {
-        let planned = &node_report::with_report(object, plan.statuses[&object.name_any()].clone());
+        let planned =
+            &node_report::with_report(object, plan.statuses[&object.name_any()].clone(), None, Timestamp::UNIX_EPOCH);
         let ready = planned.ready.as_ref().unwrap_or(&planned.attached);
         let written = status(object, planned, None, &Time(Timestamp::UNIX_EPOCH));
         let is_changed = if written.is_some() { "written" } else { "unchanged" };

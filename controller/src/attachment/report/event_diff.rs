@@ -142,7 +142,7 @@ fn level(reason: Reason) -> Level {
     match reason {
         // In progress.
         Reason::Attaching | Reason::Detaching | Reason::AddressesPending | Reason::ChangePending => Level::Normal,
-        Reason::InstanceBusy | Reason::PodNetworkPending => Level::Normal,
+        Reason::InstanceBusy | Reason::PodNetworkPending | Reason::NotReported => Level::Normal,
         reason if reason.status() == ConditionStatus::True => Level::Normal,
         _ => Level::Warning,
     }
@@ -180,7 +180,7 @@ mod tests {
     fn event_says_what_helps() {
         let of = |reason, profile| note(&StatusReason::new(reason, "the message"), profile);
         assert_eq!(of(Reason::Ready, None), "the message.");
-        assert!(of(Reason::LimitReached, None).ends_with("lower ipv4Count and ipv6Count."));
+        assert!(of(Reason::LimitReached, None).contains(" Request a higher limit, or lower ipv4Count and ipv6Count."));
         let of_profile = of(Reason::LimitReached, Some("storage"));
         assert!(of_profile.contains("VnicProfile storage: change spec.attachments of the profile"), "{of_profile}");
         assert!(!of(Reason::Throttled, Some("storage")).contains("VnicProfile"));

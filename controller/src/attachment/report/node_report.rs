@@ -3,15 +3,20 @@
 
 use std::time::Duration;
 
-use api::{AttachmentReason as Reason, FORCE_DETACH_ANNOTATION, NodeReport, Purpose, VnicAttachment};
+use api::{AttachmentReason as Reason, ConditionType, FORCE_DETACH_ANNOTATION, NodeReport, Purpose, VnicAttachment};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
+use crate::attachment::report::event_diff;
 
 /// For how long the detachment of a VNIC that no pod used waits for the agent to stop new use. A node that is down does not
 /// answer.
 const AGENT_ANSWERS_WITHIN: Duration = Duration::from_mins(1);
+
+/// For how long Ready of a VNIC that pods request by name waits for the agent's first report: until then the agent may not know what
+/// the VNIC is for. An older agent reports nothing.
+const FIRST_REPORT_WITHIN: Duration = Duration::from_mins(2);
 
 /// What the agent reported last.
 pub(crate) fn of(object: &VnicAttachment) -> Option<&NodeReport> {
@@ -26,8 +31,18 @@ pub(crate) fn configured(object: &VnicAttachment) -> Reason {
     }
 }
 
-/// The same status; not Ready while the node's agent reports that the VNIC is not set up, or has not set up the present spec.
-pub(crate) fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> AttachmentStatus {
+/// The same status; not Ready while the node's agent reports that the VNIC is not set up, has not set up the present spec, or is
+/// expected to report soon.
+pub(crate) fn with_report(
+    object: &VnicAttachment,
+    status: AttachmentStatus,
+    node: Option<&str>,
+    now: Timestamp,
+) -> AttachmentStatus {
+    if expected_within(object, &status, node, now).is_some() {
+        let message = "the VNIC is attached; the agent on the node has not reported yet that pods can have it";
+        return AttachmentStatus { ready: Some(StatusReason::new(Reason::NotReported, message)), ..status };
+    }
     let Some(report) = of(object).filter(|_| status.ready_reason() == Reason::Ready) else { return status };
     let ready = if !report.configured {
         StatusReason::new(Reason::NotConfigured, format!("the agent on the node reports {}", report.reason))
@@ -37,6 +52,20 @@ pub(crate) fn with_report(object: &VnicAttachment, status: AttachmentStatus) -> 
         return status;
     };
     AttachmentStatus { ready: Some(ready), ..status }
+}
+
+/// What is left of the time in which the agent of a Node reports for the first time, if the VNIC is ready apart from that.
+pub(crate) fn expected_within(
+    object: &VnicAttachment,
+    status: &AttachmentStatus,
+    node: Option<&str>,
+    now: Timestamp,
+) -> Option<Duration> {
+    let is_awaited = node.is_some() && object.spec.vnic.purpose == Purpose::Attach && of(object).is_none();
+    let attached = event_diff::condition(object, ConditionType::Attached).filter(|attached| attached.is_true());
+    let since = attached.map_or(now, |attached| attached.last_transition_time.0);
+    let left = FIRST_REPORT_WITHIN.saturating_sub(now.duration_since(since).unsigned_abs());
+    (is_awaited && status.ready_reason() == Reason::Ready && !left.is_zero()).then_some(left)
 }
 
 /// Why the VNIC must stay as it is for now, if it is to be detached or to lose addresses.
@@ -94,7 +123,7 @@ mod tests {
                 ready: Some(StatusReason::new(reason, "")),
                 ..AttachmentStatus::without_vnic(Reason::Attached, "")
             };
-            let status = with_report(object, status);
+            let status = with_report(object, status, Some("node"), at(0));
             let names_word = status.ready.as_ref().is_some_and(|ready| ready.message.contains("LinkMissing"));
             (configured(object), status.ready_reason(), names_word)
         };
@@ -106,6 +135,37 @@ mod tests {
             (&reported(false, 0, 2), Reason::SubnetFull, (Reason::NotConfigured, Reason::SubnetFull, false)),
         ] {
             assert_eq!(case(object, reason), expected, "{object:?}");
+        }
+    }
+
+    #[test]
+    fn ready_of_a_vnic_for_single_pods_waits_for_the_first_report() {
+        let object = |attached: Option<i64>| {
+            let mut object = attachment("a", 1);
+            object.spec.vnic.purpose = Purpose::Attach;
+            let attached = attached
+                .map(|second| api::Condition::new(ConditionType::Attached, Reason::Attached, "", Time(at(second))));
+            object.status =
+                Some(VnicAttachmentStatus { conditions: attached.into_iter().collect(), ..Default::default() });
+            object
+        };
+        let mut host = object(None);
+        host.spec.vnic.purpose = Purpose::Host;
+        for (case, object, node, expected) in [
+            ("attached now", object(None), Some("node"), Some(120)),
+            ("attached before", object(Some(940)), Some("node"), Some(60)),
+            ("an agent that reports nothing", object(Some(880)), Some("node"), None),
+            ("no Node", object(None), None, None),
+            ("for the host", host, Some("node"), None),
+            ("reported", reported(true, 0, 2), Some("node"), None),
+        ] {
+            let ready = StatusReason::new(Reason::Ready, "");
+            let status =
+                AttachmentStatus { ready: Some(ready), ..AttachmentStatus::without_vnic(Reason::Attached, "") };
+            let left = expected_within(&object, &status, node, at(1000));
+            assert_eq!(left.map(|left| left.as_secs()), expected, "{case}");
+            let reason = if expected.is_some() { Reason::NotReported } else { Reason::Ready };
+            assert_eq!(with_report(&object, status, node, at(1000)).ready_reason(), reason, "{case}");
         }
     }
 

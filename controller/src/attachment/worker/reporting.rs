@@ -20,13 +20,14 @@ use crate::attachment::report::event_diff::Answer;
 use crate::attachment::report::node_report;
 use crate::attachment::report::status::status;
 use crate::attachment::state::instance_memory::InstanceMemory;
+use crate::work::Pause;
 
 impl<O: Objects> AttachmentWorker<O> {
     /// Writes the status and the Event, if there is one. Returns whether that succeeded.
     pub(super) async fn report(&self, object: &VnicAttachment, planned_status: &AttachmentStatus) -> bool {
-        let planned_status = &node_report::with_report(object, planned_status.clone());
-        let node = self.context.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone());
-        let Some(status) = status(object, planned_status, node.as_deref(), &Time(Timestamp::now())) else {
+        let (node, now) = (self.node_of(object), Timestamp::now());
+        let planned_status = &node_report::with_report(object, planned_status.clone(), node.as_deref(), now);
+        let Some(status) = status(object, planned_status, node.as_deref(), &Time(now)) else {
             return true;
         };
         let written = self.objects.write_status(object, &status).await;
@@ -44,6 +45,20 @@ impl<O: Objects> AttachmentWorker<O> {
                 false
             }
         }
+    }
+
+    /// The Node of the object's instance.
+    fn node_of(&self, object: &VnicAttachment) -> Option<String> {
+        self.context.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone())
+    }
+
+    /// When a condition changes although no agent reports.
+    pub(super) fn report_expected(&self, objects: &[Arc<VnicAttachment>], plan: &Plan) -> Option<Pause> {
+        let left = |object: &Arc<VnicAttachment>| {
+            let planned_status = plan.statuses.get(&object.name_any())?;
+            node_report::expected_within(object, planned_status, self.node_of(object).as_deref(), Timestamp::now())
+        };
+        objects.iter().filter_map(left).min().map(|left| Pause { left, number: 1 })
     }
 
     fn report_event(&self, object: &VnicAttachment, planned_status: &AttachmentStatus) {

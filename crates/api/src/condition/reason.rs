@@ -59,12 +59,12 @@ reasons! {
     Configured True on OnConfigured:
         "The node's agent has set the VNIC up.",
         "Nothing.";
-    NotReported Unknown on OnConfigured:
-        "The node's agent has not reported yet whether the VNIC is set up. Ready then depends on the VNIC alone.",
-        "`kubectl oke-node node NODE` shows whether the agent answers. It reports nothing if its version is older, or if every VNIC of the node belongs to the NativePodNetwork.";
+    NotReported Unknown on OnConfigured OnReady:
+        "The node's agent has not reported yet whether the VNIC is set up. Ready of a VNIC that pods request by name waits for the report, for two minutes after the VNIC was attached; then it depends on the VNIC alone, as for other purposes.",
+        "Run `kubectl oke-node node NODE` to see whether the agent answers. It reports nothing if its version is older, or if every VNIC of the node belongs to the NativePodNetwork.";
     NotConfigured False on OnConfigured OnReady:
         "The VNIC is attached, and the node's agent has not set it up. The message names the agent's condition, such as LinkMissing.",
-        "`kubectl oke-node explain LinkMissing` (with the condition of the message) prints the next step; `kubectl oke-node node NODE` shows all problems of the node.";
+        "Run `kubectl oke-node explain LinkMissing` (with the condition of the message) for the next step; `kubectl oke-node node NODE` shows all problems of the node.";
     InUse False on OnAttached OnReady:
         "The VNIC is to be detached, or to lose addresses, and pods on the node use it. No new pod gets it. The controller waits until the node's agent reports that none uses it.",
         "Delete the pods that use it: `oke-node-agent attachments` in the agent's pod of the node lists them. If the node is dead, or these pods may lose the interface now: `kubectl annotate vnica NAME oke.oraclecloud.com/force-detach=true`.";
@@ -82,7 +82,7 @@ reasons! {
         "Wait: a new node takes a minute or two. If it stays, the message has OKE's own reason: usually no free addresses in the pod subnet, a limit of VNICs, or a missing policy.";
     PodNetworkUnknown Unknown on OnAttached OnReady:
         "The API server refused to show the instance's NativePodNetwork, or its answer cannot be read. Until it can, the controller attaches and detaches no VNIC of the instance, because that could disturb OKE or running pods.",
-        "The message has the API server's answer. For 403, repeat `kubectl apply --server-side -k` with your overlay (with the chart: `helm upgrade`), which grants the right. Otherwise check `kubectl get npn -o yaml`.";
+        "Read the API server's answer in the message. For 403, repeat `kubectl apply --server-side -k` with your overlay (with the chart: `helm upgrade`), which grants the right. Otherwise check `kubectl get npn -o yaml`.";
     PodNetworkUnanswered Unknown on OnAttached OnReady:
         "The request for the instance's NativePodNetwork got no answer from the API server. Until one does, the controller attaches and detaches no VNIC of the instance. It retries with backoff up to RETRY_MOST_SECONDS (two minutes by default).",
         "Wait. If it stays, check the API server. The message has its answer, if there was one (429, 503); the controller's log has more (`instance.unreadable`).";
@@ -106,7 +106,7 @@ reasons! {
         "Give the instance more OCPUs or another shape, or delete another of its VnicAttachments.";
     LimitReached False on OnAttached OnReady:
         "A service limit or quota of the tenancy is reached, for VNICs or for addresses on a VNIC.",
-        "The message has OCI's answer. Request a higher limit, or lower ipv4Count and ipv6Count.";
+        "Request a higher limit, or lower ipv4Count and ipv6Count. The message has OCI's answer.";
     SubnetFull False on OnAttached OnReady:
         "The subnet has no free address or block.",
         "Use another subnet, free addresses, or give the subnet another CIDR block.";
@@ -121,10 +121,10 @@ reasons! {
         "Wait some seconds. If it stays, the message has OCI's answer.";
     InvalidSpec False on OnAttached OnReady:
         "OCI refused the request as invalid.",
-        "The message has OCI's answer. Correct the spec. To change an immutable field, create another VnicAttachment.";
+        "Correct the spec: the message has OCI's answer. To change an immutable field, create another VnicAttachment.";
     Forbidden False on OnAttached OnReady:
         "OCI lets the controller see the resources of the spec, but not change them.",
-        "The message has OCI's answer. Check the controller's policies (docs/iam.md), and the rules of the compartment's security zone if it has one.";
+        "Check the controller's policies (docs/iam.md), and the rules of the compartment's security zone if it has one. The message has OCI's answer.";
     NameTaken False on OnAttached OnReady:
         "Another VnicAttachment of the instance has the same spec.name, and has its VNIC already or is older.",
         "Delete one of the two. The message names the other one.";
@@ -133,10 +133,10 @@ reasons! {
         "Delete the VnicAttachment. The controller deletes those of a VnicProfile itself.";
     NotAuthorizedOrNotFound Unknown on OnAttached OnReady:
         "The instance, the subnet or a security group does not exist, or the controller may not see it. OCI does not say which.",
-        "The message names the refused call. Check the OCID and its region, then the controller's policies: the row of that call in docs/iam.md. To delete the VnicAttachment and leave the VNIC: `kubectl delete vnica NAME --wait=false`, then `kubectl patch vnica NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`.";
+        "Check the OCID and its region, then the controller's policies: docs/iam.md has a row for the refused call that the message names. To delete the VnicAttachment and leave the VNIC: `kubectl delete vnica NAME --wait=false`, then `kubectl patch vnica NAME --type=merge -p '{\"metadata\":{\"finalizers\":null}}'`.";
     NotAuthenticated Unknown on OnAttached OnReady:
         "OCI refused the controller's login.",
-        "The controller's log names the login. Check the clock, and the dynamic group or workload policy (docs/iam.md).";
+        "Check the clock, and the dynamic group or workload policy (docs/iam.md). The controller's log names the login.";
     Throttled Unknown on OnAttached OnReady:
         "OCI answered that there are too many requests, or the controller's own request budget is used up. The controller retries more slowly.",
         "Wait. If it stays, find other callers of the tenancy, and check the controller's request rate (docs/controller.md).";
@@ -153,7 +153,7 @@ reasons! {
         "Nothing. If the message names a Node, read its Events.";
     NoNodes True on OnReady:
         "No node is selected; or, with allowNodeAnnotation, no selected node requests the profile; or the selected nodes get no VNIC (the message has the cause).",
-        "If you expect nodes, check `kubectl get nodes -l …` and the annotation oke.oraclecloud.com/vnics on the Node.";
+        "Check `kubectl get nodes -l …` and the annotation oke.oraclecloud.com/vnics on the Node, if you expect nodes.";
     Progressing False on OnReady:
         "Some VNICs of selected nodes are not ready yet.",
         "Wait. `kubectl get vnica -l oke.oraclecloud.com/profile=…` lists them.";
@@ -162,13 +162,13 @@ reasons! {
         "Wait.";
     Failing False on OnReady:
         "Some nodes cannot get their VNICs because of a limit, a permission or a wrong field.",
-        "status.failingNodes names some. `kubectl get vnica -l oke.oraclecloud.com/profile=…` shows the reasons.";
+        "Run `kubectl get vnica -l oke.oraclecloud.com/profile=…` for the reasons. status.failingNodes names some of the nodes.";
     Conflict False on OnReady:
         "Another VnicProfile or VnicAttachment requests a VNIC of the same name for a selected node.",
-        "The message names it. Rename the VNIC, or select other nodes.";
+        "Rename the VNIC, or select other nodes. The message names the other object.";
     InvalidSelector False on OnReady:
         "The nodeSelector is invalid. The controller creates, changes and removes nothing.",
-        "The message has the error. Correct the selector.";
+        "Correct the selector: the message has the error.";
     Deleting False on OnReady:
         "The VnicProfile is being deleted. It stays until its VnicAttachments are gone.",
         "Wait. If the message names a VnicAttachment, run `kubectl oke-node explain` with the reason after its name, for example `InUse`.";
