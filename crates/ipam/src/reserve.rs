@@ -123,7 +123,7 @@ impl Allocations {
             Error::Exhausted(Shortage {
                 vnics: pools.for_pods().count(),
                 lacking: lacking(pools, &families, &in_use),
-                in_use: families.iter().map(|family| (*family, held(&in_use, *family))).collect(),
+                in_use: families.iter().map(|family| (*family, held(pools, &in_use, *family))).collect(),
                 reason: pools.reason.clone(),
             })
         })
@@ -226,8 +226,10 @@ impl Pools {
     }
 }
 
-fn held(in_use: &HashSet<IpAddr>, family: Family) -> usize {
-    in_use.iter().filter(|address| Family::of(**address) == family).count()
+/// How many addresses of the VNICs that serve pods are held. Extra interfaces of pods hold addresses of other VNICs.
+fn held(pools: &Pools, in_use: &HashSet<IpAddr>, family: Family) -> usize {
+    let pools: Vec<&FamilyPool> = pools.for_pods().filter_map(|vnic| vnic.families.of(family)).collect();
+    in_use.iter().filter(|address| pools.iter().any(|pool| pool.contains(**address))).count()
 }
 
 /// The families of which no VNIC has a free address.

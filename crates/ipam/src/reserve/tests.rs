@@ -96,6 +96,24 @@ fn vnic_with_absent_link_is_skipped_without_changing_families() {
     assert_eq!(held.allocations.len(), 1);
 }
 
+/// The agent counts so as well: no message says that 35 of 32 addresses are held.
+#[test]
+fn shortage_counts_the_addresses_of_its_pools_alone() {
+    let attach = VnicPool { purpose: Purpose::Attach, ..vnic(3, &["10.0.3.8/30"], &[]) };
+    let all = pools(vec![vnic(1, &["10.0.1.8/31"], &[]), attach]);
+    let mut held = none();
+    ["a", "b"].map(|id| add(&mut held, &all, id, START));
+    // An extra interface, and a pod on a VNIC that is gone.
+    for (id, address) in [("c", "10.0.3.8"), ("d", "10.0.9.8")] {
+        let mut extra = held.allocations[0].clone();
+        extra.key = key(id);
+        extra.addresses[0].address = address.parse().unwrap();
+        held.allocations.push(extra);
+    }
+    let Err(Error::Exhausted(shortage)) = held.reserve(&all, request("e"), START) else { panic!("it has an address") };
+    assert_eq!(shortage.in_use, [(Family::Ipv4, 2)]);
+}
+
 /// By address and second of its release, in this order.
 fn freed(frees: &[(&str, u64)]) -> Allocations {
     let at = |second| START.after(Duration::from_secs(second));
