@@ -159,8 +159,8 @@ impl NodeAnswer {
 impl Answer for NodeAnswer {
     fn exit(&self) -> Exit {
         let is_fine = self.source == Source::Leader && self.node.state == NodeState::Healthy;
-        // VnicAttachments that cannot be read are no finding.
-        if is_fine && self.vnics.exit() == Exit::Fine { Exit::Fine } else { Exit::Problem }
+        // VnicAttachments that cannot be read are no finding. The others are, unless they are only in progress.
+        if is_fine && self.vnics.is_read() { Exit::Fine } else { Exit::Problem }
     }
 
     fn show(&self, page: &mut Page, style: Style) {
@@ -196,7 +196,7 @@ impl Answer for NodeAnswer {
         }
         if !self.vnics.items.is_empty() || self.vnics.exit() == Exit::Problem {
             page.line("");
-            self.vnics.show(page, style);
+            self.vnics.show_table(page, style);
         }
     }
 }

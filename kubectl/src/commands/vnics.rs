@@ -1,8 +1,10 @@
 //! `vnics`: VnicAttachments with their instance, VNIC and state, as the API server has them.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use api::condition::{self, ConditionType};
-use api::{NodeReport, Purpose, VnicAttachment, instance_of};
+use api::{AttachmentReason, NodeReport, Purpose, Reason as _, VnicAttachment, instance_of};
 use resident::page::Page;
 use serde::Serialize;
 use vcn::Ocid;
@@ -13,6 +15,8 @@ use crate::table::{count, cut, ocid, or_dash};
 
 /// The most characters of a message in a line.
 const MESSAGE: usize = 80;
+/// How many VnicAttachments of a reason are named.
+const NAMED: usize = 3;
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -82,11 +86,45 @@ impl Vnics {
 
 impl Answer for Vnics {
     fn exit(&self) -> Exit {
-        let is_fine = self.error.is_none() && self.unreadable.is_empty();
-        if is_fine && self.items.iter().all(|vnic| vnic.ready == "True") { Exit::Fine } else { Exit::Problem }
+        if self.is_read() && self.items.iter().all(|vnic| vnic.ready == "True") { Exit::Fine } else { Exit::Problem }
     }
 
     fn show(&self, page: &mut Page, style: Style) {
+        self.show_table(page, style);
+        for (reason, items) in self.problems() {
+            let names: Vec<&str> = items.iter().take(NAMED).map(|vnic| vnic.name.as_str()).collect();
+            let more = items.len().saturating_sub(NAMED);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            page.line("");
+            page.line(format_args!("{reason}: {}{more}", names.join(", ")));
+            if let Some(message) = items.iter().map(|vnic| &vnic.message).find(|message| !message.is_empty()) {
+                page.line(format_args!("     {message}"));
+            }
+            if let Some(step) = AttachmentReason::from_word(reason).map(AttachmentReason::to_do) {
+                page.line(format_args!("     Next: {step}"));
+            }
+        }
+    }
+}
+
+impl Vnics {
+    /// Whether all of them could be read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.error.is_none() && self.unreadable.is_empty()
+    }
+
+    /// Those that are not ready, by reason.
+    fn problems(&self) -> BTreeMap<&str, Vec<&Vnic>> {
+        let mut problems: BTreeMap<&str, Vec<&Vnic>> = BTreeMap::new();
+        for vnic in self.items.iter().filter(|vnic| vnic.ready != "True") {
+            let reason = if vnic.reason.is_empty() { AttachmentReason::Pending.as_str() } else { &vnic.reason };
+            problems.entry(reason).or_default().push(vnic);
+        }
+        problems
+    }
+
+    /// The table alone.
+    pub(crate) fn show_table(&self, page: &mut Page, style: Style) {
         let head = [
             "VNICATTACHMENT",
             "NODE",
