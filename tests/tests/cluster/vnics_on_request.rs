@@ -5,10 +5,11 @@ pub(crate) mod multi_homed_pods;
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ struct Scene {
     client: Client,
     folder: TempDir,
     controller: Child,
+    /// Where the controller serves `kubectl oke-node`.
+    view: SocketAddr,
     agents: Vec<Agent>,
     kubernetes: ApiServer,
 }
@@ -68,8 +71,12 @@ impl Scene {
             agents.push(agent(node, &kubernetes, &folder.path().join(node.name()), |container| container).await);
         }
         let client = kubernetes.client(kubernetes.admin()).unwrap();
-        let controller = controller(folder.path(), &cloud.url());
-        Self { vcn, cloud, client, folder, controller, agents, kubernetes }
+        // Its own address: the usual port of 127.0.0.1 may be another test's.
+        static STARTED: AtomicU16 = AtomicU16::new(0);
+        let [high, low] = STARTED.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let view = SocketAddr::from(([127, 2, high, low], 9811));
+        let controller = controller(folder.path(), &cloud.url(), view);
+        Self { vcn, cloud, client, folder, controller, view, agents, kubernetes }
     }
 
     fn node(&self, name: &str) -> Arc<Node> {
@@ -93,6 +100,14 @@ impl Scene {
         let patch = json!({ "metadata": { "annotations": { "oke.oraclecloud.com/vnics": profiles } } });
         let api: Api<KubeNode> = Api::all(self.client.clone());
         api.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// What `kubectl oke-node` prints.
+    fn shown(&self, arguments: &[&str]) -> String {
+        let mut program = Command::new(bin_dir().join("kubectl-oke_node"));
+        program.args(arguments).args(["--view-url", &format!("http://{}", self.view)]).arg("--kubeconfig");
+        let output = program.arg(self.folder.path().join("kubeconfig")).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Waits until a profile is Ready with one node, and tells its VNIC's own addresses.
@@ -201,7 +216,7 @@ pub(crate) fn forward(listener: TcpListener, server: String) {
     });
 }
 
-fn controller(folder: &Path, cloud: &str) -> Child {
+fn controller(folder: &Path, cloud: &str, view: SocketAddr) -> Child {
     let log = File::create(folder.join("controller.log")).unwrap();
     Command::new(bin_dir().join("oke-node-controller"))
         .env("KUBECONFIG", folder.join("kubeconfig"))
@@ -211,7 +226,7 @@ fn controller(folder: &Path, cloud: &str) -> Child {
         .env("POLL_SECONDS", "0.2")
         // Another test's controller may have the usual port.
         .env("LISTEN", "127.0.0.1:0")
-        .env("VIEW_LISTEN", "127.0.0.1:0")
+        .env("VIEW_LISTEN", view.to_string())
         // Who is alone does not lose it because the machine is busy.
         .env("LEASE_SECONDS", "120")
         .stdin(Stdio::null())
@@ -287,6 +302,18 @@ async fn requested_vnic_replies_from_its_subnet_until_request_is_deleted() {
         (left + profiles == 0).then_some(())
     };
     scene.wait_for("the objects are gone", gone).await;
+
+    scene.annotate("node-b", "nosuch").await;
+    for (command, parts) in [
+        (&["status"][..], &["UnknownVnicProfile"][..]),
+        (&["node", "node-b"], &["UnknownVnicProfile", "nosuch", "Next: Run `kubectl get vnicprofiles`"]),
+    ] {
+        let names = async || {
+            let shown = scene.shown(command);
+            parts.iter().all(|part| shown.contains(part)).then_some(())
+        };
+        scene.wait_for(&format!("kubectl oke-node {} names the annotation", command[0]), names).await;
+    }
 }
 
 /// What the node offers to pods by name.
