@@ -20,8 +20,8 @@ pub const DEFAULT_BASE_URL: &str = "http://169.254.169.254/opc/v2";
 const LONGEST_REPLY: usize = 1 << 20;
 
 /// Limits of one question. Oracle advises up to 3 retries, a 30 s timeout and exponential backoff. A node waits for this before
-/// its first pod, so an attempt gets 5 s here: the service answers in milliseconds or not at all. Whoever is silent for the whole
-/// deadline is reported, and the question is repeated.
+/// its first pod, so an attempt gets 5 s here: the service answers in milliseconds or not at all. Silence for the whole deadline is
+/// reported, and the question is repeated.
 pub const POLICY: Policy = Policy {
     timeout: Duration::from_secs(5),
     attempts: 6,
@@ -78,7 +78,7 @@ impl Imds {
                 Ok(Ok(body)) => return Ok(body),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
-                    let outcome = format!("no whole reply within {allowed:?}");
+                    let outcome = format!("no answer within {allowed:?}");
                     Failure { outcome, is_transient: true, source: None }
                 }
             };
@@ -95,7 +95,7 @@ impl Imds {
     async fn attempt(&self, url: &str) -> Result<Vec<u8>, Failure> {
         let broken = |error: reqwest::Error| {
             let source = Some(error.without_url());
-            Failure { outcome: "no reply".to_owned(), is_transient: true, source }
+            Failure { outcome: "no answer".to_owned(), is_transient: true, source }
         };
         let mut response = self.http.get(url).send().await.map_err(broken)?;
         let status = response.status().as_u16();

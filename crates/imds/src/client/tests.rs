@@ -35,7 +35,7 @@ async fn ask(script: Vec<Reply>, policy: Policy) -> (Result<Instance, Error>, Se
     (imds.instance().await, server)
 }
 
-/// The end of the error's text with that of its cause: `(attempt 1): no reply`.
+/// The end of the error's text with that of its cause: `(attempt 1): no answer`.
 fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     let error = result.unwrap_err();
     let text = format!("{error}: {}", error.source().unwrap());
@@ -88,7 +88,7 @@ async fn garbage_is_not_asked_for_again() {
 async fn silence_and_half_replies_time_out_and_are_tried_again() {
     for reply in [Reply::Silence, Reply::Stall] {
         let (instance, server) = ask(vec![reply], hasty()).await;
-        assert!(failure(instance).starts_with("(attempt 2): no whole reply within "));
+        assert!(failure(instance).starts_with("(attempt 2): no answer within "));
         assert!(server.paths().len() <= 2);
     }
     let (instance, _) = ask(vec![Reply::Stall, good(INSTANCE)], Policy { attempts: 50, ..hasty() }).await;
@@ -101,10 +101,10 @@ async fn deadline_ends_request_even_with_attempts_left() {
     let (instance, _) = ask(vec![Reply::Status(503)], policy.clone()).await;
     // The last of them may have been under way.
     let text = failure(instance);
-    assert!(text.contains("): status 503, ") || text.contains("): no whole reply within "), "{text}");
+    assert!(text.contains("): status 503, ") || text.contains("): no answer within "), "{text}");
     let (instance, _) = ask(vec![Reply::Silence], policy).await;
     let text = failure(instance);
-    let allowed = text.strip_prefix("(attempt 1): no whole reply within ").and_then(|it| it.strip_suffix("ms"));
+    let allowed = text.strip_prefix("(attempt 1): no answer within ").and_then(|it| it.strip_suffix("ms"));
     assert!(allowed.is_some_and(|it| it.parse::<f64>().unwrap() <= 80.0), "{text}");
 }
 
@@ -123,7 +123,7 @@ async fn refused_connection_is_tried_again() {
     bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base_url = format!("http://{}", bound.local_addr().unwrap());
     let vnics = Imds::new(&base_url, patient()).unwrap().vnics().await;
-    assert_eq!(failure(vnics), "(attempt 5): no reply");
+    assert_eq!(failure(vnics), "(attempt 5): no answer");
 }
 
 #[tokio::test]

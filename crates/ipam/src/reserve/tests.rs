@@ -102,7 +102,9 @@ fn shortage_counts_the_addresses_of_its_pools_alone() {
     let attach = VnicPool { purpose: Purpose::Attach, ..vnic(3, &["10.0.3.8/30"], &[]) };
     let all = pools(vec![vnic(1, &["10.0.1.8/31"], &[]), attach]);
     let mut held = none();
-    ["a", "b"].map(|id| add(&mut held, &all, id, START));
+    for id in ["a", "b"] {
+        add(&mut held, &all, id, START);
+    }
     // An extra interface, and a pod on a VNIC that is gone.
     for (id, address) in [("c", "10.0.3.8"), ("d", "10.0.9.8")] {
         let mut extra = held.allocations[0].clone();
