@@ -17,6 +17,7 @@ use hyper::{Method, Request, Response};
 use kube::client::Body;
 use kube::client::retry::RetryPolicy;
 use kube::{Client, Config};
+use resident::api_server;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::retry::{Policy, Retry};
 use tower::{BoxError, ServiceExt, service_fn};
@@ -54,7 +55,7 @@ fn of(mut config: Config, silence: Duration) -> anyhow::Result<Client> {
     config.write_timeout = Some(SENDING);
     let name = HeaderValue::from_static(concat!("oke-node-controller/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, name));
-    Client::try_from(config).context("setting up the Kubernetes client")
+    api_server::connect(config).context("setting up the Kubernetes client")
 }
 
 /// The same client with retries of refused requests: reads for the given time, writes for five seconds. A reader must wait
