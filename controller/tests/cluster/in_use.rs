@@ -37,7 +37,8 @@ async fn vnic_in_use_is_kept_until_its_node_reports_unused() {
     let scene = Scene::new().await;
     let _controller = scene.controller("one");
     scene.want("shared", 0, json!({ "purpose": "Attach", "ipv4Count": 3 })).await;
-    let object = scene.wait_for_reason("shared", "Ready").await;
+    // It is attached, and the agent has not reported yet that pods can have it.
+    let object = scene.wait_for_reason("shared", "NotReported").await;
     let configured = |object: &VnicAttachment| {
         let status = object.status.as_ref().unwrap();
         find(&status.conditions, ConditionType::Configured).unwrap().reason.clone()

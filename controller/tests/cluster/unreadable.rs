@@ -82,7 +82,8 @@ async fn unreadable_parts_hide_no_object_and_keep_none() {
     let controller = scene.controller("one");
     for (name, instance) in [("reported", 0), ("used", 1)] {
         scene.want(name, instance, json!({ "purpose": "Attach", "ipv4Count": 1 })).await;
-        scene.wait_for_reason(name, "Ready").await;
+        // It is attached, and no agent reports.
+        scene.wait_for_reason(name, "NotReported").await;
     }
     // By the watch.
     scene.rogue_node("rogue-2").await;
@@ -104,8 +105,8 @@ async fn unreadable_parts_hide_no_object_and_keep_none() {
     // By the first list of another process.
     scene.want("listed", 0, json!({ "purpose": "Attach" })).await;
     scene.want("other", 1, json!({ "purpose": "Attach" })).await;
-    scene.wait_for_reason("listed", "Ready").await;
-    scene.wait_for_reason("other", "Ready").await;
+    scene.wait_for_reason("listed", "NotReported").await;
+    scene.wait_for_reason("other", "NotReported").await;
     drop(controller);
     scene.spoil("listed", json!({ "node": { "configured": "x" }, "vnicId": ["x"], "conditions": "x" })).await;
     let _controller = scene.controller("one");
@@ -113,7 +114,7 @@ async fn unreadable_parts_hide_no_object_and_keep_none() {
         let object = scene.raw().get("listed").await.unwrap().0.unwrap();
         let object = serde_json::from_value(json!({ "metadata": { "name": "listed" }, "spec": object.data["spec"],
             "status": object.data["status"] }));
-        object.is_ok_and(|object| reason(&object) == "Ready")
+        object.is_ok_and(|object| reason(&object) == "NotReported")
     })
     .await;
     scene.delete("other").await;
