@@ -14,6 +14,7 @@
 //! Summaries are lost with the leader: the next one asks every agent within half a minute, and judges a node only after its
 //! first answer.
 
+pub(crate) mod account;
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod census;

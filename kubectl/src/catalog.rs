@@ -4,7 +4,7 @@
 use api::{AttachmentReason, ProfileReason};
 use health::collector::{Area, Signal};
 use health::collectors;
-use health::fleet::{CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY, NODE_NOT_READY};
+use health::fleet::{AGENT_ACCOUNT_MISSING, CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY, NODE_NOT_READY};
 use health::hardware::device::{self, FaultyDevice};
 use health::hardware::messages::{Advice, catalogue};
 use health::reason::Reason as AgentReason;
@@ -20,6 +20,7 @@ const ERRORS: &str = include_str!("../../docs/errors.md");
 pub(crate) const AGENT_SILENT: &str = "AgentSilent";
 const AGENT_SILENT_STEP: &str = "Run `kubectl -n oke-node-manager get pods -o wide`. If no agent runs on the node, `kubectl -n oke-node-manager describe daemonset -l app.kubernetes.io/name=oke-node-agent` says why. If one runs, let the controller's nodes reach TCP port 9810 (CHANNEL_PORT) of the node: check the node's firewall, and the security lists and groups; `kubectl oke-node nettest CONTROLLER-NODE NODE --port 9810` shows where the packets are lost (CONTROLLER-NODE is a node with a pod of oke-node-controller).";
 const NODE_NOT_READY_STEP: &str = "Read the message, which the kubelet wrote. If it names the runtime, run `systemctl restart crio` (or `containerd`) on the node. If the kubelet stopped posting, check that the node reaches the API server, and run `systemctl restart kubelet`. `journalctl -u kubelet -u crio -u containerd` says why it stopped.";
+const AGENT_ACCOUNT_STEP: &str = "Apply the manifests again, which create the ServiceAccount: `kubectl apply --server-side -k` with your overlay (with the chart: `helm upgrade`). Then replace the agents, whose tokens are of the deleted one: `kubectl -n oke-node-manager rollout restart daemonset -l app.kubernetes.io/name=oke-node-agent`.";
 /// The controller's Events about what a Node requests: what each means, and what to do.
 const REQUESTS: &[(&str, &str, &str)] = &[
     (
@@ -177,6 +178,7 @@ pub(crate) fn next_step(name: &str, verdict: Verdict) -> Option<&'static str> {
     match name {
         AGENT_SILENT => return Some(AGENT_SILENT_STEP),
         NODE_NOT_READY => return Some(NODE_NOT_READY_STEP),
+        AGENT_ACCOUNT_MISSING => return Some(AGENT_ACCOUNT_STEP),
         _ => {}
     }
     if let Some((_, next)) = device::reasons().find(|(reason, _)| reason == name) {
@@ -260,6 +262,11 @@ fn of_node() -> Vec<Entry> {
             "The kubelet's condition Ready is not True: no new pod starts on the node.",
             NODE_NOT_READY_STEP,
         ),
+        (
+            AGENT_ACCOUNT_MISSING,
+            "The ServiceAccount of the agents does not exist: the API server refuses their tokens.",
+            AGENT_ACCOUNT_STEP,
+        ),
         (summary::HEALTH_OFF, off, "Set HEALTH=on in the ConfigMap oke-node-agent."),
     ];
     let requests = REQUESTS
@@ -323,7 +330,7 @@ mod tests {
     /// A table that every text passes has no exception for a new one: a condition comes after its verb, too.
     #[test]
     fn next_step_begins_with_a_verb() {
-        const VERBS: &str = "Accept Add Allow Check Compare Correct Delete Disable Drain End Exclude Find Follow Give Install \
+        const VERBS: &str = "Accept Add Allow Apply Check Compare Correct Delete Disable Drain End Exclude Find Follow Give Install \
              Let Load Look Lower Make Name Put Raise Read Reboot Remove Rename Replace Report Request Rescan Reserve Restart Restore \
              Run See Set Slow Start Stop Update Use Wait Watch";
         let verbs: Vec<String> = VERBS.split_whitespace().map(str::to_lowercase).collect();

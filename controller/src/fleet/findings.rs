@@ -3,7 +3,7 @@
 
 use api::{AttachmentReason, ConditionType, Reason as _, condition};
 use health::Area;
-use health::fleet::{NODE_NOT_READY, VNIC_ATTACHMENT};
+use health::fleet::{AGENT_ACCOUNT_MISSING, NODE_NOT_READY, VNIC_ATTACHMENT};
 use health::report::Verdict;
 use health::rules::{Action, Severity};
 use health::summary::Check;
@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::cluster::store::{Attachments, NodeIssues, NodeView};
+use crate::fleet::account;
 
 /// The longest kept message, in characters.
 const MESSAGE_MAX: usize = 200;
@@ -31,8 +32,18 @@ const IN_PROGRESS: [AttachmentReason; 8] = [
     AttachmentReason::NotReported,
 ];
 
+/// What is known besides the Node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    pub attachments: &'a Attachments,
+    pub issues: &'a NodeIssues,
+    /// Since when the ServiceAccount of the agents is missing.
+    pub no_account: Option<Timestamp>,
+}
+
 /// Those of a node.
-pub(crate) fn findings(node: &NodeView, attachments: &Attachments, issues: &NodeIssues, now: Timestamp) -> Vec<Check> {
+pub(crate) fn findings(node: &NodeView, known: Known<'_>, now: Timestamp) -> Vec<Check> {
+    let Known { attachments, issues, no_account } = known;
     let kubelet = node.kubelet.iter().map(|kubelet| Check {
         message: short(&format!("{}: {}", kubelet.reason, kubelet.message)),
         since_unix_millis: millis(kubelet.since),
@@ -64,7 +75,17 @@ pub(crate) fn findings(node: &NodeView, attachments: &Attachments, issues: &Node
         since_unix_millis: millis(Some(issue.since)),
         ..problem(issue.reason, Severity::Warning)
     });
-    kubelet.chain(vnics).chain(requests).collect()
+    // Only a node with an agent has our conditions.
+    let account = no_account.filter(|_| !node.conditions.is_empty()).map(|since| Check {
+        message: format!(
+            "The ServiceAccount {} does not exist: the API server refuses the agent's token (401 Unauthorized), and the agent learns \
+             of no change. Pods start as before.",
+            account::NAME
+        ),
+        since_unix_millis: millis(Some(since)),
+        ..problem(AGENT_ACCOUNT_MISSING, Severity::Warning)
+    });
+    kubelet.chain(account).chain(vnics).chain(requests).collect()
 }
 
 fn problem(name: &str, severity: Severity) -> Check {
@@ -96,6 +117,7 @@ mod tests {
 
     use super::*;
     use crate::attachment::sample::{attachment, instance};
+    use crate::fleet::condition::NodeCondition;
 
     /// The reasons of what is found `seconds` after a condition Ready of this reason began.
     fn found(reason: &str, seconds: i64) -> Vec<String> {
@@ -108,8 +130,29 @@ mod tests {
         attachments.apply(object);
         let node = NodeView { instance: Some(instance(1)), ..NodeView::default() };
         let now = Timestamp::from_second(1_767_225_600 + seconds).unwrap();
-        let found = findings(&node, &attachments, &NodeIssues::default(), now);
+        let known = Known { attachments: &attachments, issues: &NodeIssues::default(), no_account: None };
+        let found = findings(&node, known, now);
         found.into_iter().map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn missing_account_is_a_problem_of_nodes_with_an_agent() {
+        let now = Timestamp::from_second(9).unwrap();
+        let known =
+            Known { attachments: &Attachments::default(), issues: &NodeIssues::default(), no_account: Some(now) };
+        let condition = NodeCondition {
+            area: Area::Network,
+            status: api::ConditionStatus::True,
+            reason: "NoCriticalProblem".to_owned(),
+            since: None,
+        };
+        for (conditions, expected) in
+            [(vec![], vec![]), (vec![condition], vec![(AGENT_ACCOUNT_MISSING.to_owned(), 9000)])]
+        {
+            let node = NodeView { conditions, ..NodeView::default() };
+            let found = findings(&node, known, now).into_iter().map(|check| (check.name, check.since_unix_millis));
+            assert_eq!(found.collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use channel::{Client as ChannelClient, Identity};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::fleet::account;
 use crate::fleet::agents::follow_agents;
 use crate::fleet::keys::KeyEntry;
 use crate::fleet::rules::follow as follow_rules;
@@ -50,7 +51,9 @@ pub(crate) async fn run(
     });
     let sweeper =
         Sweeper { client: channel, roster: roster.clone(), metrics: metrics.clone(), chance: backoff::chance };
-    let writer = ConditionWriter::new(client, roster.clone(), store.clone(), metrics.clone());
+    let (account_in, no_account) = watch::channel(None);
+    let follow_account = account::follow(client.clone(), &namespace, account_in);
+    let writer = ConditionWriter::new(client, roster.clone(), store.clone(), no_account, metrics.clone());
     let judging = async {
         // Of an incomplete list, too large a part may seem to fail.
         for known in [&mut nodes, &mut agents] {
@@ -61,5 +64,6 @@ pub(crate) async fn run(
         writer.run().await;
     };
     // None of them ends.
-    tokio::join!(follow, follow_rules(&rules, roster.clone(), &metrics), sweeper.run(), judging, entry.keep());
+    let rules = follow_rules(&rules, roster.clone(), &metrics);
+    tokio::join!(follow, follow_account, rules, sweeper.run(), judging, entry.keep());
 }

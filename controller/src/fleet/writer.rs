@@ -14,12 +14,13 @@ use kube::api::Patch;
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use resident::logging::chain;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::request::{params, send};
 use crate::cluster::store::{NodeObject, NodeView, Store};
 use crate::fleet::condition::patch;
-use crate::fleet::findings::findings;
+use crate::fleet::findings::{Known, findings};
 use crate::fleet::judge::{ConditionWrite, Judgement, NodeFacts, UnknownHold, judge};
 use crate::fleet::roster::TrackedNode;
 use crate::fleet::shared::SharedRoster;
@@ -41,6 +42,8 @@ pub(crate) struct ConditionWriter {
     api: Api<Received<NodeObject>>,
     roster: Arc<SharedRoster>,
     store: Arc<Store>,
+    /// Since when the ServiceAccount of the agents is missing.
+    no_account: watch::Receiver<Option<Timestamp>>,
     metrics: Arc<Metrics>,
     chance: fn() -> f64,
     attempted: HashMap<String, Instant>,
@@ -50,11 +53,18 @@ pub(crate) struct ConditionWriter {
 
 impl ConditionWriter {
     /// Uses a client that retries what the API server has no time for.
-    pub(crate) fn new(client: Client, roster: Arc<SharedRoster>, store: Arc<Store>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        roster: Arc<SharedRoster>,
+        store: Arc<Store>,
+        no_account: watch::Receiver<Option<Timestamp>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             api: Api::all_with(client, &ApiResource::erase::<Node>(&())),
             roster,
             store,
+            no_account,
             metrics,
             chance: backoff::chance,
             attempted: HashMap::new(),
@@ -104,12 +114,12 @@ impl ConditionWriter {
 
     fn judge(&mut self) -> Judgement {
         let (nodes, attachments, now) = (self.store.nodes(), self.store.attachments(), Instant::now());
-        let (issues, wall) = (self.store.issues(), Timestamp::now());
+        let (issues, no_account, wall) = (self.store.issues(), *self.no_account.borrow(), Timestamp::now());
         let mut roster = self.roster.lock();
         let tracked = nodes.iter().map(|node| TrackedNode {
             name: &node.name,
             report: node.report.clone(),
-            findings: findings(node, &attachments, &issues, wall),
+            findings: findings(node, Known { attachments: &attachments, issues: &issues, no_account }, wall),
         });
         roster.track(tracked, now);
         drop((attachments, issues));

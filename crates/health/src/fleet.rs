@@ -26,6 +26,9 @@ pub const VNIC_ATTACHMENT: &str = "VnicAttachment ";
 /// The controller's check of a node whose kubelet is not ready.
 pub const NODE_NOT_READY: &str = "NodeNotReady";
 
+/// The controller's check of a cluster without the ServiceAccount of the agents.
+pub const AGENT_ACCOUNT_MISSING: &str = "AgentAccountMissing";
+
 /// What the kubelet reports where the runtime has no pod network.
 const NO_POD_NETWORK: &str = "NetworkPluginNotReady";
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use api::condition::find;
 use api::probe::PROBE_VERSION;
 use api::{Condition, ConditionType, NetworkTest, TestState, UID_TAG, VnicAttachment, VnicProfile};
+use health::fleet::AGENT_ACCOUNT_MISSING;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -25,6 +26,7 @@ use crate::process::Controller;
 use crate::scene::reason;
 
 const LOG: &str = "log";
+const AGENT: &str = "oke-node-agent";
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A cluster and an OCI for the story.
@@ -74,6 +76,7 @@ impl<'c> Scene<'c> {
     async fn tell(&mut self, folder: &Path) -> Result<(), &'static str> {
         self.keys().await;
         self.node("a").await;
+        self.account().await;
         self.agent("a").await;
         self.pod_network("a").await;
         self.profile("before").await;
@@ -81,6 +84,8 @@ impl<'c> Scene<'c> {
         self.network_test("before", None).await;
         make_pod(&self.cluster.admin, PROBES, "orphan", &json!({ "app.kubernetes.io/name": "oke-network-probe" }))
             .await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.cluster.admin.clone(), NAMESPACE);
+        accounts.delete(AGENT, &DeleteParams::default()).await.unwrap();
         let (mut controller, _proxymux) = start(self.cluster, &self.oci, &folder.join(LOG)).await;
         self.parts(&mut controller).await
     }
@@ -95,6 +100,7 @@ impl<'c> Scene<'c> {
         })
         .await?;
         self.until("a node has its conditions", async |scene| scene.is_judged("a").await).await?;
+        self.missing_account_is_shown(controller).await?;
         self.until("a network test is finished", async |scene| scene.is_tested("before").await).await?;
         self.network_test("late", Some(0)).await;
         self.until("a network test that came later is deleted in the end", async |scene| {
@@ -144,6 +150,15 @@ impl<'c> Scene<'c> {
         self.until("the Lease is released", async |scene| scene.holder().await.is_none()).await
     }
 
+    async fn missing_account_is_shown(&mut self, controller: &Controller) -> Result<(), &'static str> {
+        self.until("the missing account of the agents is shown", async |_| {
+            controller.view("/fleet").is_some_and(|(_, fleet)| fleet.contains(AGENT_ACCOUNT_MISSING))
+        })
+        .await?;
+        self.account().await;
+        Ok(())
+    }
+
     async fn until(
         &mut self,
         part: &'static str,
@@ -175,6 +190,12 @@ impl<'c> Scene<'c> {
             json!({ "metadata": { "name": name }, "spec": { "providerID": format!("oci://{}", self.instance(name)) } });
         let node: Node = serde_json::from_value(node).unwrap();
         self.api().create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    /// The account of the agents' Pods.
+    async fn account(&self) {
+        let account = kube_harness::ServiceAccount::new(NAMESPACE, AGENT);
+        self.cluster.server.create_account(&account).await.unwrap();
     }
 
     /// As the manifest creates it, with a key that was left.
