@@ -78,7 +78,7 @@ const NEEDS: [(&str, &str); 7] = [
     ("GpuReset", "End the GPU's jobs and reset it, for example with `nvidia-smi --gpu-reset`, or reboot the node."),
     ("PeerDrain", "End the jobs that use peer-to-peer access to this GPU."),
     ("ImexRecovery", "Restart the IMEX domain of the node."),
-    ("Warning", "The device works; `kubectl oke-node node NAME` names what it needs."),
+    ("Warning", "Run `kubectl oke-node node NAME` to see what the device needs; it works."),
 ];
 
 impl FaultyDevice {
