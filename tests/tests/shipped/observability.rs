@@ -192,7 +192,7 @@ fn each_alert_uses_exported_metrics_and_names_its_runbook() {
         assert!(duration.is_none_or(|text| text.ends_with('m')), "{alert}");
         assert!(annotations.cause.ends_with('.') && annotations.effect.ends_with('.'), "{alert}");
         let summary = &annotations.summary;
-        assert!(summary.len() <= 90 && !summary.ends_with('.') && !summary.contains('`'), "{alert}: {summary}");
+        assert!(summary.len() <= 120 && !summary.ends_with('.') && !summary.contains('`'), "{alert}: {summary}");
         for label in summary.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap()) {
             let is_kept =
                 expr.contains(&format!("{label},")) || expr.contains(&format!("{label})")) || !expr.contains(" by (");
