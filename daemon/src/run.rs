@@ -157,7 +157,10 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
     match end? {
         End::Stopped => {}
         End::Uninstalled => uninstall_on_delete::uninstall(&settings, ended),
-        End::Reconfigured => return Err(reload::restart()).context("executing the agent again"),
+        End::Reconfigured => {
+            let restart = if signals::has_stuck_run() { reload::restart_in_child } else { reload::restart };
+            return Err(restart()).context("executing the agent again");
+        }
     }
     Ok(())
 }

@@ -21,7 +21,10 @@ pub use overrides::RulesFiles;
 use overrides::{Overrides, OverridesRead};
 
 /// How long a run may take: the slowest waits 3 s for a local service.
-const DEADLINE: Duration = Duration::from_secs(5);
+pub const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How the names of the threads of runs begin.
+pub const RUN_THREAD: &str = "health ";
 
 /// Runs at the same time, those that hang among them. With as many hanging, nothing is started.
 const MOST: usize = 4;
@@ -264,7 +267,7 @@ impl Engine {
 }
 
 fn start(run: Run) -> std::io::Result<()> {
-    let name = format!("health {}", run.kind.name);
+    let name = format!("{RUN_THREAD}{}", run.kind.name);
     let work = move || {
         let Run { task, kind, mut memory, host, done } = run;
         let readings = kind.run(&mut memory, &host);

@@ -14,6 +14,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use crate::config::keys::{Key, Keys};
@@ -133,6 +135,40 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
 /// no signal blocked; a signal that arrives in between acts as on any program that starts. Returns only when it failed.
 pub fn restart() -> io::Error {
     tracing::info!(event = "config.restarting", "executing the program again with the changed configuration");
+    this_program().exec()
+}
+
+/// The same for a process with a thread that no signal ends, because it waits in the kernel for a driver or a file system: execve would
+/// wait for that thread. The program runs in a child; this process passes signals on to it and ends as it ends. Returns only when it
+/// failed.
+#[expect(clippy::exit, reason = "this process has nothing left to do and ends as its child")]
+pub fn restart_in_child() -> io::Error {
+    tracing::warn!(event = "config.restarting", "a thread does not end: executing the program again as a child");
+    let mut signals = SigSet::empty();
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD].into_iter().for_each(|signal| signals.add(signal));
+    match signals.thread_block().map_err(io::Error::from).and_then(|()| follow_child(&signals)) {
+        Ok(code) => std::process::exit(code),
+        Err(error) => error,
+    }
+}
+
+fn follow_child(signals: &SigSet) -> io::Result<i32> {
+    let mut child = this_program().spawn()?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
+    loop {
+        match signals.wait()? {
+            Signal::SIGCHLD => {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(status.code().unwrap_or(1));
+                }
+            }
+            signal => kill(pid, signal)?,
+        }
+    }
+}
+
+/// With the arguments and the environment that it was started with.
+fn this_program() -> Command {
     let mut arguments = std::env::args_os();
     // By its path: started as /proc/self/exe, it would be called "exe" by ps and by the kernel's log.
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
@@ -140,7 +176,8 @@ pub fn restart() -> io::Error {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
-    command.args(arguments).exec()
+    command.args(arguments);
+    command
 }
 
 fn text(path: &Path) -> Result<String, io::ErrorKind> {

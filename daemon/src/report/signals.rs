@@ -4,13 +4,14 @@
 mod facts;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use health::collectors::KINDS;
-use health::engine::{Now, RulesFiles};
+use health::engine::{DEADLINE, Now, RUN_THREAD, RulesFiles};
 use health::summary::poll::NodeReport;
 use health::system::Machine;
 use health::{Engine, Host, Report, Verdict};
@@ -58,6 +59,24 @@ pub(crate) fn start(
     };
     thread::Builder::new().name("health".to_owned()).spawn(work)?;
     Ok(results)
+}
+
+/// Whether a collector's thread does not end, at most for the time that a run may take.
+pub(crate) fn has_stuck_run() -> bool {
+    let begun = Instant::now();
+    while has_run() {
+        if begun.elapsed() > DEADLINE {
+            return true;
+        }
+        thread::sleep(DEADLINE / 50);
+    }
+    false
+}
+
+fn has_run() -> bool {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let mut names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.any(|name| name.starts_with(RUN_THREAD))
 }
 
 /// A result that says `repair` is one only where repairs are on: neither the agent nor the controller then acts on it.

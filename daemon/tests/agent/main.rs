@@ -40,6 +40,7 @@ mod requested;
 mod router_advertisements;
 mod running;
 mod socket;
+mod stuck;
 mod subcommands;
 mod surroundings;
 mod why;
