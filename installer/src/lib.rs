@@ -22,6 +22,7 @@ mod cli;
 mod decide;
 mod error;
 mod files;
+mod foreign_network;
 mod note;
 mod observed;
 mod reconcile;
@@ -35,6 +36,7 @@ pub use cli::{Args, Command, Directories, Options, StateDirectories, UninstallAr
 pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;
+pub use foreign_network::{AddressUse, ForeignNetwork, ForeignPlugin, foreign_network};
 pub use note::{Note, NoteKind};
 pub use observed::ProvidedNetwork;
 pub use reconcile::{decision, dry_run, reconcile};

@@ -1,6 +1,7 @@
 //! The subcommands that print what the agent answers.
 
 mod health;
+mod other_network;
 mod table;
 mod why;
 
@@ -31,8 +32,10 @@ pub(crate) fn status(settings: &Settings, format: Format) -> anyhow::Result<Prin
 
 /// `why-not-ready`.
 pub(crate) fn why_not_ready(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
-    let diagnosis = why::Diagnosis::of(&answer(settings, "/status")?, SystemTime::now());
-    let exit = if diagnosis.ready { Exit::Fine } else { Exit::Not };
+    let status: Status = answer(settings, "/status")?;
+    let other = other_network::OtherNetwork::of(&status, settings);
+    let diagnosis = why::Diagnosis::of(&status, other, SystemTime::now());
+    let exit = if diagnosis.ready == Some(false) { Exit::Not } else { Exit::Fine };
     print(&diagnosis, format, exit, why::text)
 }
 

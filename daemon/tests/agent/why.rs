@@ -1,5 +1,6 @@
 //! `why-not-ready`: order, age and next step of conditions, and the exit statuses for scripts.
 
+use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipam::BootTime;
@@ -53,6 +54,41 @@ fn full_node_blocks_pods_and_leaves_the_agent_ready() {
     }
     let of_it = |event| agent.events(event).iter().filter(|it| it["reason"] == "AddressesExhausted").count();
     assert_eq!((of_it("condition.raised"), of_it("condition.cleared")), (2, 2));
+}
+
+/// What is seen of it, and no judgement.
+#[test]
+fn node_of_another_network_is_not_judged() {
+    let node = Node::new();
+    node.metadata.set_vnics(vec![vnic("primary", 10)]);
+    let (net, bin, held) = (node.path("net.d"), node.path("bin"), node.path("lib/cni/networks/cbr0"));
+    for folder in [&net, &bin, &held] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let flannel = r#"{"cniVersion":"1.0.0","name":"cbr0","plugins":[{"type":"flannel","delegate":{"bridge":"cni0"}},{"type":"portmap"}]}"#;
+    fs::write(net.join("10-flannel.conflist"), flannel).unwrap();
+    fs::write(bin.join("flannel"), "").unwrap();
+    for name in ["10.244.1.2", "10.244.1.3", "last_reserved_ip.0", "lock"] {
+        fs::write(held.join(name), "").unwrap();
+    }
+    node.sh("ip link add cni0 type bridge; ip addr add 10.244.1.1/24 dev cni0");
+    let cache = ["--cni-cache-dir", "/var/lib/vcn-native/cni"];
+    let agent = node.agent(&[&cache[..], &["--pod-network", "none"]].concat());
+    wait_for("its first reconcile", || node.get("/readyz").0 == 200, || agent.log());
+    let output = node.output(&[&["why-not-ready"][..], &cache].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let (_, json) = why(&node);
+    assert_eq!((&json["ready"], &json["otherNetwork"]["network"]["network"]), (&Value::Null, &"cbr0".into()));
+    assert!(!text.contains("Ready: new pods can start here"), "{text}");
+    for expected in [
+        "Not judged: pods of this node use the network cbr0, which this agent does not manage.",
+        "10-flannel.conflist",
+        "portmap; there: flannel",
+        "2 in use, 251 free IPv4 addresses",
+    ] {
+        assert!(text.contains(expected), "{expected:?} is not in:\n{text}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use resident::page::{Page, age};
 use serde::Serialize;
 
+use super::other_network::{self, OtherNetwork};
 use super::table::duration;
 use crate::report::condition::{Condition, Severity};
 use crate::report::status::Status;
@@ -13,13 +14,16 @@ use crate::report::status::Status;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Diagnosis {
-    /// Whether new pods can start.
-    pub(super) ready: bool,
+    /// Whether new pods can start; `None` if they use a pod network that the agent cannot judge.
+    pub(super) ready: Option<bool>,
     /// Whether the agent is ready; on a full node it is, although new pods cannot start.
     agent_ready: bool,
     /// Oldest first: an earlier one may have caused the later ones.
     blocking: Vec<Finding>,
     degraded: Vec<Finding>,
+    /// What is seen of another program's pod network, if pods of this node use that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_network: Option<OtherNetwork>,
 }
 
 /// A condition and its next step.
@@ -37,7 +41,7 @@ struct Finding {
 }
 
 impl Diagnosis {
-    pub(super) fn of(status: &Status, now: SystemTime) -> Self {
+    pub(super) fn of(status: &Status, other_network: Option<OtherNetwork>, now: SystemTime) -> Self {
         let mut conditions = status.readiness.conditions.clone();
         conditions.sort_by_key(|condition| condition.since_unix_millis.unwrap_or(u64::MAX));
         let finding = |condition: Condition| {
@@ -47,27 +51,38 @@ impl Diagnosis {
         let (blocking, degraded): (Vec<_>, Vec<_>) =
             conditions.into_iter().map(finding).partition(|it| it.condition.severity == Severity::Blocking);
         let agent_ready = status.readiness.ready;
-        Self { ready: agent_ready && blocking.is_empty(), agent_ready, blocking, degraded }
+        let ready = other_network.is_none().then(|| agent_ready && blocking.is_empty());
+        Self { ready, agent_ready, blocking, degraded, other_network }
     }
 }
 
 pub(super) fn text(page: &mut Page, diagnosis: &Diagnosis) {
     let count = diagnosis.blocking.len();
-    match (diagnosis.ready, diagnosis.agent_ready) {
-        (true, _) => page.line("Ready: new pods can start here."),
-        (false, true) => {
+    match (&diagnosis.other_network, diagnosis.ready, diagnosis.agent_ready) {
+        (Some(other), ..) => {
+            other_network::text(page, other);
+            if count > 0 {
+                page.line("");
+                page.line("Conditions that stop the agent's own work on this node:");
+            }
+        }
+        (None, Some(false), true) => {
             page.line(format_args!("Full: the agent is ready, but new pods cannot start here. {count} reason(s):"));
         }
-        (false, false) => {
+        (None, Some(false), false) => {
             page.line(format_args!("Not ready: new pods cannot start here. {count} reason(s), oldest first:"));
         }
+        (None, ..) => page.line("Ready: new pods can start here."),
     }
     for (number, it) in diagnosis.blocking.iter().enumerate() {
         finding(page, &format!("{}.", number + 1), it);
     }
     if !diagnosis.degraded.is_empty() {
         page.line("");
-        page.line("Conditions that do not prevent new pods:");
+        page.line(match diagnosis.other_network {
+            Some(_) => "Conditions that do not stop it:",
+            None => "Conditions that do not prevent new pods:",
+        });
     }
     diagnosis.degraded.iter().for_each(|it| finding(page, "- ", it));
 }
@@ -103,7 +118,7 @@ mod tests {
     fn diagnosis(ready: bool, conditions: Vec<Condition>) -> (Diagnosis, String) {
         let readiness = Readiness { ready, conditions };
         let status = Status { agent: agent(), readiness, instance: None, sources: Vec::new(), report: None };
-        let diagnosis = Diagnosis::of(&status, UNIX_EPOCH + Duration::from_secs(1000));
+        let diagnosis = Diagnosis::of(&status, None, UNIX_EPOCH + Duration::from_secs(1000));
         let mut page = Page::default();
         text(&mut page, &diagnosis);
         (diagnosis, page.into_text())
@@ -125,7 +140,7 @@ mod tests {
             report: serde_json::from_value(report).unwrap(),
         };
         let mut page = Page::default();
-        text(&mut page, &Diagnosis::of(&status, UNIX_EPOCH));
+        text(&mut page, &Diagnosis::of(&status, None, UNIX_EPOCH));
         let text = page.into_text();
         assert!(text.contains("LinkMissing (ocid1.vnic.oc1.iad.storage, attach storage)"), "{text}");
     }
