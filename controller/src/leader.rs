@@ -33,6 +33,7 @@ use crate::leader::hand_over::HandOver;
 use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::network_test::{AT_ONCE, NetworkTests};
+use crate::profile::node_pools::NodePoolReader;
 use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::report::metrics::{Metrics, Snapshot};
 use crate::report::status_server::{Role, StatusServer};
@@ -79,7 +80,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let (events, writer) = Events::new(metrics.clone());
     let shared = Shared { client: patient.clone(), store: store.clone(), metrics: metrics.clone(), events };
     let budget = cloud.budget().clone();
-    let profile_tasks = shared.profiles();
+    let (profile_tasks, node_pools) = shared.profiles(&cloud);
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
     let oci_host = cloud.endpoint().host();
     let context = shared.worker_context(mark, settings.pace, budget.clone());
@@ -112,6 +113,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
             () = plugin_states.run(), if settings.plugin_states == Toggle::On => bail!("the task that reads plugins' states ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = hand_over.wait() => Ok(()),
+            () = node_pools.run() => bail!("the task that reads node pools ended"),
             () = profile_tasks.run() => bail!("the task that serves VnicProfiles ended"),
         }
     };
@@ -132,16 +134,20 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
 }
 
 impl Shared {
-    fn profiles(&self) -> Profiles {
-        Profiles {
+    fn profiles(&self, cloud: &Oci) -> (Profiles, NodePoolReader) {
+        let (cloud, store, nominated) = ((**cloud).clone(), self.store.clone(), watch::Sender::default());
+        let reader = NodePoolReader { cloud, store, nominated: nominated.subscribe(), chance };
+        let profiles = Profiles {
             client: self.client.clone(),
             store: self.store.clone(),
+            nominated,
             metrics: self.metrics.clone(),
             events: self.events.clone(),
             grace: GRACE,
             round: ROUND,
             chance,
-        }
+        };
+        (profiles, reader)
     }
 
     fn plugin_states(&self, cloud: &Oci, roster: &Arc<SharedRoster>, settings: &Settings) -> PluginStates {

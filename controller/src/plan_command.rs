@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use resident::args::Format;
+use resident::logging::chain;
 use tokio::time::{Instant, timeout};
 use vcn::Ocid;
 
@@ -20,6 +21,8 @@ use crate::args::PlanArgs;
 use crate::attachment::mark::Mark;
 use crate::cloud::{NoClient, connect};
 use crate::cluster::client;
+use crate::cluster::store::{PoolAnswer, Store};
+use crate::profile::node_pools::ask;
 use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects};
 use crate::profile::plan::step::Step;
 use crate::profile::plan::{Plan, plan};
@@ -46,6 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
     let reader = Reader::new(&client::connect().await?, PATIENCE);
     let store = timeout(DEADLINE, reader.all()).await.context("cannot read from the API server in time")??;
+    read_node_pools(&settings, &store).await;
     let observed = Observed::of(&store);
     let guards = steps_of(&observed, |step| matches!(step, Step::Guard(_)));
     let observed = future::guarded(&observed);
@@ -84,6 +88,30 @@ pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<(
     // `… | head` closes the pipe, which is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     problem.map_or(Ok(()), Err)
+}
+
+/// Reads the node pools that decide which nodes profiles select. Of an instance that is not read in time, none is known.
+async fn read_node_pools(settings: &Settings, store: &Store) {
+    let observed = Observed::of(store);
+    let instances: Vec<Ocid> = select(&observed).nominated.into_keys().collect();
+    if instances.is_empty() {
+        return;
+    }
+    let answers = match connect(&settings.oci, Arc::new(Metrics::default())).await {
+        Ok(oci) => {
+            let asked = instances.iter().map(|instance| {
+                let oci = oci.clone();
+                async move { (instance.clone(), ask(&oci, instance).await) }
+            });
+            cloud::within(asked, Instant::now() + DEADLINE).await
+        }
+        Err(error) => {
+            let why = PoolAnswer::Unreadable(chain(error.into_error().as_ref()));
+            instances.into_iter().map(|instance| (instance, why.clone())).collect()
+        }
+    };
+    store
+        .change_pools(|pools| answers.into_iter().fold(false, |_, (instance, answer)| pools.record(&instance, answer)));
 }
 
 /// This process cannot know for how long something was unwanted: it prints later steps without their time.

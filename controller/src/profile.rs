@@ -4,12 +4,15 @@
 //! ```text
 //!   VnicProfiles ─┐            select            claims, removal, rollout
 //!   Nodes ────────┼─▶ Observed ──────▶ Selections ──────▶ Plan ─▶ apply: VnicAttachments created, changed, deleted
-//!   VnicAttachments ┘                                       ├──▶ status of each profile
-//!                                                           └──▶ events on Nodes and profiles
+//!   VnicAttachments ┤                      │                ├──▶ status of each profile
+//!   node pools ─────┘                      │                └──▶ events on Nodes and profiles
+//!        ▲                                 ▼
+//!        └── OCI API: GetInstance ── instances whose Node names a selected node pool
 //! ```
 
 pub mod apply;
 mod decide;
+pub(crate) mod node_pools;
 pub mod plan;
 pub(crate) mod report;
 pub(crate) mod retry_states;

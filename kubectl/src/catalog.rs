@@ -40,8 +40,8 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "VnicProfileNotForNode",
-        "The Node's annotation names a VnicProfile whose nodeSelector does not match the Node's labels.",
-        "Add the missing label (`kubectl label node NODE KEY=VALUE`), or remove the name from the annotation oke.oraclecloud.com/vnics.",
+        "The Node's annotation names a VnicProfile whose nodePools or nodeSelector do not match the Node.",
+        "Add the node pool of the Node to the VnicProfile, or the missing label to the Node (`kubectl label node NODE KEY=VALUE`), or remove the name from the annotation oke.oraclecloud.com/vnics.",
     ),
     (
         "NodeIsNoInstance",
@@ -52,6 +52,16 @@ const REQUESTS: &[(&str, &str, &str)] = &[
         "InstanceClaimedTwice",
         "A VnicProfile selects the Node, and an older Node has the same providerID.",
         "Delete the Node that is not this instance: `kubectl delete node NODE`.",
+    ),
+    (
+        "NodePoolMismatch",
+        "The Node's annotation oci.oraclecloud.com/node-pool-id names a node pool of a VnicProfile, and the metadata of its instance (oke-pool-id) does not. The Node gets none of the profile's VNICs.",
+        "Find out which program wrote the annotation: the kubelet of the Node can. If the instance is of the node pool, correct its metadata, or replace the node. The controller reads the metadata again every 15 minutes.",
+    ),
+    (
+        "NodePoolUnreadable",
+        "A VnicProfile selects the Node by its node pool, and the OCI API does not show the instance. New VNICs wait.",
+        "Check the controller's policies if the message says 404: the row GetInstance in docs/iam.md. Otherwise wait: the controller retries.",
     ),
     (
         "NodeRecreated",

@@ -2,7 +2,7 @@
 //! does not.
 
 use api::AttachmentReason as Reason;
-use oci::{Error, Kind, Refusal};
+use oci::{AttachVnic, Error, Kind, Refusal};
 
 use crate::attachment::plan::step::Action;
 use crate::attachment::report::attachment_status::StatusReason;
@@ -25,6 +25,11 @@ pub(crate) fn status_reason(error: &Error, action: Option<&Action>) -> StatusRea
         (Kind::Limit, _) => Reason::LimitReached,
         (Kind::Invalid | Kind::Conflict, Some(Action::CreateAddress(_, Some(_)))) => Reason::AddressTaken,
         (Kind::Conflict, _) if error.code() == Some(NOT_AUTHORIZED) => Reason::NotAuthorizedOrNotFound,
+        (Kind::Invalid | Kind::Busy | Kind::Conflict, Some(Action::Attach(request, _)))
+            if is_of_address(error, request) =>
+        {
+            Reason::AddressTaken
+        }
         // The spec is valid; the token belonged to another one.
         (Kind::Invalid, Some(Action::Attach(..))) if is_of_token(error) => Reason::InstanceBusy,
         (Kind::Busy | Kind::Conflict | Kind::Changed, _) => Reason::InstanceBusy,
@@ -70,8 +75,8 @@ pub(super) fn visible<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 
 /// Whether a refusal concerns one object: other requests to the instance may succeed.
 pub(crate) const fn is_its_own(reason: Reason) -> bool {
-    use Reason::{Forbidden, InvalidSpec, LimitReached, NotAuthorizedOrNotFound, SubnetFull};
-    matches!(reason, LimitReached | SubnetFull | InvalidSpec | Forbidden | NotAuthorizedOrNotFound)
+    use Reason::{AddressTaken, Forbidden, InvalidSpec, LimitReached, NotAuthorizedOrNotFound, SubnetFull};
+    matches!(reason, LimitReached | SubnetFull | AddressTaken | InvalidSpec | Forbidden | NotAuthorizedOrNotFound)
 }
 
 /// Whether the answer was not about the request: OCI was busy, unavailable, or refused the login; or the API server was.
@@ -85,6 +90,14 @@ pub(crate) const fn is_no_answer(reason: Reason) -> bool {
 /// Whether a retry token is refused.
 pub(crate) fn is_of_token(error: &Error) -> bool {
     error.refusal().is_some_and(Refusal::is_of_retry_token)
+}
+
+/// Whether an attach is refused because of the address that it names. There is no code for it, only a text.
+fn is_of_address(error: &Error, request: &AttachVnic) -> bool {
+    let Some(address) = request.create_vnic_details.private_ip else { return false };
+    let words = error.refusal().map(|refusal| refusal.message.to_lowercase()).unwrap_or_default();
+    let is_named = ["private ip", "privateip", "ip address"].iter().any(|name| words.contains(name));
+    words.contains(&address.to_string()) || is_named && !is_of_subnet(error)
 }
 
 /// Whether a bulk request is refused as such: single ones may succeed.

@@ -15,6 +15,8 @@ mod leaving;
 mod marks;
 mod objects;
 mod pod_networks;
+mod private_ip;
+mod ready;
 mod releases;
 mod rights;
 mod scene;

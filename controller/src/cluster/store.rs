@@ -4,6 +4,7 @@
 mod attachments;
 mod issues;
 mod nodes;
+mod pools;
 mod profiles;
 mod watches;
 
@@ -29,6 +30,7 @@ use crate::malloc;
 pub(crate) use attachments::{Attachments, StatedVnic};
 pub(crate) use issues::NodeIssues;
 pub(crate) use nodes::{NodeObject, NodeView, Nodes};
+pub(crate) use pools::{NodePools, PoolAnswer};
 pub(crate) use profiles::Profiles;
 pub(crate) use watches::Watches;
 
@@ -46,6 +48,7 @@ pub struct Store {
     nodes: RwLock<Nodes>,
     profiles: RwLock<Profiles>,
     issues: RwLock<NodeIssues>,
+    pools: RwLock<Arc<NodePools>>,
     watches: Arc<Watches>,
     changed: Notify,
 }
@@ -79,6 +82,18 @@ impl Store {
     /// To change them, for the profiles' reconcile.
     pub fn issues_mut(&self) -> RwLockWriteGuard<'_, NodeIssues> {
         self.issues.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node pools that instances' metadata names.
+    pub fn pools(&self) -> Arc<NodePools> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes them; `change` returns whether profiles have to be reconciled.
+    pub fn change_pools(&self, change: impl FnOnce(&mut NodePools) -> bool) {
+        if change(Arc::make_mut(&mut self.pools.write().unwrap_or_else(PoisonError::into_inner))) {
+            self.changed.notify_one();
+        }
     }
 
     pub(crate) const fn watches(&self) -> &Arc<Watches> {

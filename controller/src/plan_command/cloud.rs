@@ -66,7 +66,10 @@ pub(super) async fn look(
 }
 
 /// The answers that come in time, by key.
-async fn within<K: Ord, A>(questions: impl Iterator<Item: Future<Output = (K, A)>>, until: Instant) -> BTreeMap<K, A> {
+pub(super) async fn within<K: Ord, A>(
+    questions: impl Iterator<Item: Future<Output = (K, A)>>,
+    until: Instant,
+) -> BTreeMap<K, A> {
     let mut answers = BTreeMap::new();
     let mut stream = pin!(stream::iter(questions).buffer_unordered(AT_ONCE));
     while let Ok(Some((question, answer))) = timeout_at(until, stream.next()).await {

@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use crate::profile::node_pools::Nominated;
 use crate::profile::plan::plan;
 use crate::profile::plan::removal::DeletionGrace;
 use crate::profile::plan::removal::UnwantedObjects;
@@ -21,7 +22,7 @@ use crate::profile::report::status;
 use crate::profile::retry_states::RetryStates;
 use crate::profile::run::Profiles;
 use crate::profile::select::observed::Observed;
-use crate::profile::select::selection::select;
+use crate::profile::select::selection::{Selections, select};
 
 /// What is kept between two reconciles. All of it may be lost.
 #[derive(Debug, Default)]
@@ -62,6 +63,7 @@ impl Profiles {
         let began = std::time::Instant::now();
         let observed = Observed::of(&self.store);
         let selections = select(&observed);
+        self.nominate(&selections);
         let mut plan =
             plan(&observed, &selections, DeletionGrace { unwanted: &memory.unwanted, period: self.grace, now });
         let generations = observed.profiles.iter().map(|profile| (profile.name_any(), profile.metadata.generation));
@@ -83,6 +85,18 @@ impl Profiles {
         memory.unwanted = plan.unwanted;
         (decided, memory)
     }
+
+    /// Tells the reader of node pools which instances decide about VNICs.
+    fn nominate(&self, selections: &Selections<'_>) {
+        let nominated = selections.nominated.iter().map(|(instance, pool)| (instance.clone(), (*pool).clone()));
+        let nominated: Nominated = nominated.collect();
+        self.nominated.send_if_modified(|known| {
+            *known != nominated && {
+                *known = nominated;
+                true
+            }
+        });
+    }
 }
 
 #[cfg(test)]
@@ -90,6 +104,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
+    use tokio::sync::watch;
     use tokio::task::yield_now;
 
     use super::*;
@@ -105,7 +120,8 @@ mod tests {
         let (metrics, turns) = (Arc::new(Metrics::default()), Arc::new(AtomicUsize::new(0)));
         let (events, _) = Events::new(metrics.clone());
         let (client, store, grace) = (client_with(|_, _| None), store(10_000), Duration::ZERO);
-        let look = Profiles { client, store, metrics, events, grace, round: ROUND, chance: || 1.0 };
+        let (nominated, round) = (watch::Sender::default(), ROUND);
+        let look = Profiles { client, store, nominated, metrics, events, grace, round, chance: || 1.0 };
         let other = tokio::spawn({
             let turns = turns.clone();
             async move {

@@ -21,7 +21,7 @@ use crate::profile::select::claims::{Claim, claims, stamps};
 use crate::profile::select::from_template::{Difference, TemplateObject, profile_of};
 use crate::profile::select::observed::{AttachmentIndex, Observed};
 use crate::profile::select::selection::{
-    InactiveReason, NAME_CONFLICT, NodeProblem, Selection, Selections, is_leaving,
+    InactiveReason, NAME_CONFLICT, NodeProblem, PRIVATE_IP_IGNORED, Selection, Selections, Unconfirmed, is_leaving,
 };
 
 /// The steps, and the state of the profiles.
@@ -78,7 +78,11 @@ pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, g
         let rollout = rollouts.entry(&stamp.profile).or_default();
         let (state, step) = compare(stamp, &claim, rollout);
         plan.tell(stamp, &state, selections);
-        let may_start = |step: &Step| !matches!(step, Step::Make(_)) || is_guarded(selections, &stamp.profile);
+        plan.tell_ignored_address(stamp, &claim, selections);
+        let may_start = |step: &Step| {
+            !matches!(step, Step::Make(_))
+                || is_guarded(selections, &stamp.profile) && selections.is_confirmed(&stamp.profile, &stamp.instance)
+        };
         plan.steps.extend(step.filter(may_start).filter(|_| !selections.is_held(&stamp.profile)));
     }
     for (profile, rollout) in rollouts {
@@ -129,7 +133,8 @@ fn compare(stamp: &TemplateObject, claim: &Claim<'_>, rollout: &mut Rollout) -> 
                 Difference::None if is_ready => return (state, None),
                 Difference::None => (state, None),
                 Difference::Changeable(fields) => {
-                    (State { ready: false, ..state }, Some(Step::Change { stamp: stamp.clone(), fields }))
+                    let stamp = stamp.with_address_of(object);
+                    (State { ready: false, ..state }, Some(Step::Change { stamp, fields }))
                 }
                 Difference::Fixed(fields) => {
                     let step = Step::Replace { object: Target::of(object), fields, stamp: stamp.clone() };
@@ -146,11 +151,15 @@ fn compare(stamp: &TemplateObject, claim: &Claim<'_>, rollout: &mut Rollout) -> 
 fn reports<'a>(selections: &'a Selections<'a>, there: &AttachmentIndex<'a>) -> BTreeMap<&'a str, Report<'a>> {
     let report = |selection: &'a Selection<'a>| {
         let unborn = selection.unborn.iter().map(|node| (*node, State::ABSENT));
+        let unconfirmed = selection.unconfirmed.iter().filter(|(instance, _)| !selection.nodes.contains_key(*instance));
+        let unconfirmed = unconfirmed.map(|(_, Unconfirmed { node, error })| {
+            (node.name.as_str(), error.clone().map_or(State::ABSENT, State::failing))
+        });
         let excluded = selection.excluded.iter().map(|(node, why)| (*node, State::excluded(why.clone())));
         Report {
             profile: selection.profile,
             hold: selection.hold.as_ref(),
-            nodes: unborn.chain(excluded).collect(),
+            nodes: unborn.chain(unconfirmed).chain(excluded).collect(),
             replacing: None,
             leaving: deletion_waits_for(selection.profile, there),
         }
@@ -197,6 +206,20 @@ impl<'a> Plan<'a> {
         if let Some(VnicProblem::Conflict(by)) = &state.trouble {
             let note = format!("VnicProfile {}: {by}", stamp.profile);
             self.problems.push(NodeProblem { node, reason: NAME_CONFLICT, note });
+        }
+    }
+
+    /// Adds to the node's problems that a VNIC was created before its template had an address.
+    fn tell_ignored_address(&mut self, stamp: &TemplateObject, claim: &Claim<'_>, selections: &'a Selections<'a>) {
+        let Claim::Held(object) = claim else { return };
+        let Some(node) = selections.node_of(&stamp.profile, &stamp.instance) else { return };
+        if let Some(address) = stamp.ignored_address(object) {
+            let note = format!(
+                "VnicProfile {}: privateIp {address} is ignored, because VNIC {} exists. Delete VnicAttachment {} to get a \
+                 VNIC with this address",
+                stamp.profile, stamp.template.name, stamp.name
+            );
+            self.problems.push(NodeProblem { node, reason: PRIVATE_IP_IGNORED, note });
         }
     }
 }

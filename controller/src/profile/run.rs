@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use kube::{Client, Resource};
 use resident::logging::chain;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::cluster::events::{EventContent, Events, Level};
 use crate::cluster::store::Store;
 use crate::profile::apply::{apply, write_status};
 use crate::profile::decide::{Decision, Memory};
+use crate::profile::node_pools::Nominated;
 use crate::profile::plan::step::Step;
 use crate::profile::report::changes;
 use crate::profile::report::failures::{Failure, failures};
@@ -40,6 +42,8 @@ pub struct Profiles {
     pub client: Client,
     /// The objects; read completely before this runs.
     pub store: Arc<Store>,
+    /// The instances whose node pool decides about VNICs, for the reader of node pools.
+    pub nominated: watch::Sender<Nominated>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The Events.

@@ -2,5 +2,6 @@
 
 pub(crate) mod claims;
 pub mod from_template;
+mod matcher;
 pub(crate) mod observed;
 pub(crate) mod selection;

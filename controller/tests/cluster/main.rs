@@ -11,6 +11,7 @@ mod in_use;
 mod leases;
 mod life;
 mod network_tests;
+mod node_pools;
 mod paper;
 mod plan_command;
 mod pod_networks;

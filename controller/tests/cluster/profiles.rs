@@ -28,7 +28,7 @@ impl Scene {
     /// The same, with so many IPv4 addresses each.
     async fn profile_with(&self, subnet: &str, vnics: &[&str], count: u8) {
         let subnet = &self.vcn.subnet(subnet).unwrap().id;
-        let template = |name: &&str| json!({ "name": name, "purpose": "Host", "subnetId": subnet, "ipv4Count": count });
+        let template = |name: &&str| json!({ "name": name, "purpose": "Host", "subnetId": subnet, "ipv4Count": count, "subnetRoute": true });
         let profile = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
             "metadata": { "name": "pool" },
             "spec": { "nodeSelector": { "matchLabels": { "pool": "a" } },

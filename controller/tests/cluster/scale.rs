@@ -72,8 +72,9 @@ async fn change(scene: &Scene, agents: &Agents, count: usize) -> Duration {
 
 /// A profile of two VNICs for all nodes.
 async fn request(scene: &Scene) {
-    let templates =
-        (0..EACH).map(|vnic| json!({ "name": format!("net{vnic}"), "purpose": "Host", "subnetId": SUBNET }));
+    let templates = (0..EACH).map(
+        |vnic| json!({ "name": format!("net{vnic}"), "purpose": "Host", "subnetId": SUBNET, "subnetRoute": true }),
+    );
     let profile = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "metadata": { "name": "paper" },
         "spec": { "nodeSelector": {}, "allNodes": true, "attachments": templates.collect::<Vec<_>>() } });
     let profiles: Api<VnicProfile> = Api::all(scene.client.clone());

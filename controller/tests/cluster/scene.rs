@@ -17,6 +17,9 @@ use tempfile::TempDir;
 use crate::agents::NAMESPACE;
 use crate::process::Controller;
 
+/// The node pool of all instances.
+pub(crate) const POOL: &str = "ocid1.nodepool.oc1.iad.aaaaaaaasandbox";
+
 pub(crate) struct Scene {
     pub(crate) kubernetes: ApiServer,
     pub(crate) cloud: OciApi,
@@ -42,7 +45,8 @@ impl Scene {
             .subnet(SubnetSpec::new("two", &["10.0.64.0/24", "2603:c020:0:4::/64", "2603:c020:0:5::/64"]));
         for number in 0..instances {
             let name = format!("node-{number}");
-            vcn = vcn.node(NodeSpec::virtual_machine(&name, "nodes").shape("VM.Standard.E5.Flex", most));
+            vcn =
+                vcn.node(NodeSpec::virtual_machine(&name, "nodes").shape("VM.Standard.E5.Flex", most).node_pool(POOL));
         }
         let vcn = Arc::new(vcn.start().expect("a sandbox"));
         let cloud = OciApi::start(Arc::clone(&vcn), settings).expect("its OCI API");
@@ -116,6 +120,9 @@ impl Scene {
             "name": name, "purpose": "Host",
         });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        if spec["purpose"] == "Host" {
+            spec.as_object_mut().unwrap().entry("subnetRoute").or_insert(true.into());
+        }
         let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
             "metadata": { "name": name }, "spec": spec });
         serde_json::from_value(object).unwrap()

@@ -36,6 +36,7 @@ const ATTACHMENT_COLUMNS: &[Column] = &[
     ("Address", "string", ".status.ownAddresses[0]", "The VNIC's own address.", Always),
     ("Ready", "string", READY, "Whether the VNIC is as it was asked for.", Always),
     ("Reason", "string", REASON, "Why, or why not.", Always),
+    ("Subnet-Route", "boolean", ".spec.subnetRoute", "Whether the host reaches the subnet through the VNIC.", Wide),
     ("VNIC", "string", ".status.vnicId", "The VNIC's OCID.", Wide),
     ("Subnet", "string", ".spec.subnetId", "The subnet's OCID.", Wide),
     ("Instance", "string", ".spec.instanceId", "The instance's OCID.", Wide),

@@ -9,6 +9,9 @@ pub const VERSION: &str = "v1alpha1";
 /// ValidatingAdmissionPolicy.
 pub const VNICS_ANNOTATION: &str = "oke.oraclecloud.com/vnics";
 
+/// On a Node: the OCID of its OKE node pool. The cloud controller manager writes it, and the node's kubelet may.
+pub const NODE_POOL_ANNOTATION: &str = "oci.oraclecloud.com/node-pool-id";
+
 /// On a VnicAttachment, with the value `true`: the VNIC, or its addresses, are taken away although pods use them.
 pub const FORCE_DETACH_ANNOTATION: &str = "oke.oraclecloud.com/force-detach";
 

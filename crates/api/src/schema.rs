@@ -17,6 +17,11 @@ pub(crate) fn subnet(_: &mut SchemaGenerator) -> Schema {
     ocid("subnet")
 }
 
+/// OCIDs of node pools.
+pub(crate) fn node_pools(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "maxItems": 16, "x-kubernetes-list-type": "set", "items": ocid("nodepool") })
+}
+
 /// OCIDs of up to five network security groups, which is what a VNIC may have.
 pub(crate) fn security_groups(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -129,6 +134,14 @@ pub(crate) fn address(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string", "minLength": 2, "maxLength": 39,
         "x-kubernetes-validations": [{ "rule": "isIP(self)", "message": "must be an IPv4 or IPv6 address" }]
+    })
+}
+
+/// An IPv4 address.
+pub(crate) fn ipv4_address(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 7, "maxLength": 15,
+        "x-kubernetes-validations": [{ "rule": "isIP(self) && ip(self).family() == 4", "message": "must be an IPv4 address" }]
     })
 }
 

@@ -37,6 +37,7 @@ use crate::vnic_template::VnicTemplate;
     validation = Rule::new("self.purpose == oldSelf.purpose").message("cannot be changed: make another VnicAttachment").field_path(".purpose"),
     validation = Rule::new("(has(self.mode) ? self.mode : 'Shared') == (has(oldSelf.mode) ? oldSelf.mode : 'Shared')").message("cannot be changed: make another VnicAttachment").field_path(".mode"),
     validation = Rule::new("(has(self.nicIndex) ? self.nicIndex : 0) == (has(oldSelf.nicIndex) ? oldSelf.nicIndex : 0)").message("cannot be changed: make another VnicAttachment").field_path(".nicIndex"),
+    validation = Rule::new("(has(self.privateIp) ? self.privateIp : '') == (has(oldSelf.privateIp) ? oldSelf.privateIp : '')").message("cannot be changed: make another VnicAttachment").field_path(".privateIp"),
     validation = Rule::new("(has(self.assignPublicIp) && self.assignPublicIp) == (has(oldSelf.assignPublicIp) && oldSelf.assignPublicIp)").message("cannot be changed: make another VnicAttachment").field_path(".assignPublicIp"),
     validation = Rule::new("!has(self.requestedAddresses) || self.requestedAddresses.filter(a, isIP(a) && ip(a).family() == 4).size() <= (has(self.ipv4Count) ? self.ipv4Count : 0)").message("has more IPv4 addresses than ipv4Count says").field_path(".requestedAddresses"),
     validation = Rule::new("!has(self.requestedAddresses) || self.requestedAddresses.filter(a, isIP(a) && ip(a).family() == 6).size() <= (has(self.ipv6Count) ? self.ipv6Count : 0)").message("has more IPv6 addresses than ipv6Count says").field_path(".requestedAddresses")

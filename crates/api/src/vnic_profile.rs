@@ -1,10 +1,11 @@
-//! `VnicProfile`: VNICs for each node that a selector matches, or that requests them by annotation. The controller creates
+//! `VnicProfile`: VNICs for each node of a pool, or that a selector matches, or that requests them by annotation. The controller creates
 //! a VnicAttachment from each template for each node.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
+use vcn::Ocid;
 
 use crate::condition::Condition;
 use crate::schema;
@@ -21,21 +22,34 @@ use crate::vnic_template::VnicTemplate;
     category = "oke",
     status = "VnicProfileStatus",
     derive = "PartialEq",
-    doc = "VNICs for the nodes that a selector matches.",
+    doc = "VNICs for the nodes of node pools, or for those that a selector matches.",
     validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a VnicProfile's name is a DNS label: it becomes a label's value"),
     validation = Rule::new(crate::crd::size::profile()).message(crate::crd::size::message().as_str()).field_path(".spec.attachments").optional_old_self(true),
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 #[x_kube(
-    validation = Rule::new("(has(self.allNodes) && self.allNodes) != ((has(self.nodeSelector.matchLabels) && size(self.nodeSelector.matchLabels) > 0) || (has(self.nodeSelector.matchExpressions) && size(self.nodeSelector.matchExpressions) > 0))")
-        .message("nodeSelector needs a label or an expression, or else allNodes: true and neither")
+    validation = Rule::new("!has(self.nodePools) || size(self.nodePools) == 0 || !has(self.nodeSelector) && (!has(self.allNodes) || !self.allNodes)")
+        .message("nodePools select the nodes alone: leave nodeSelector and allNodes out")
+        .field_path(".nodePools"),
+    validation = Rule::new("has(self.nodePools) && size(self.nodePools) > 0 || has(self.nodeSelector) && (has(self.allNodes) && self.allNodes) != ((has(self.nodeSelector.matchLabels) && size(self.nodeSelector.matchLabels) > 0) || (has(self.nodeSelector.matchExpressions) && size(self.nodeSelector.matchExpressions) > 0))")
+        .message("a profile needs nodePools, or a nodeSelector with a label or an expression, or nodeSelector: {} with allNodes: true")
         .field_path(".nodeSelector")
 )]
 pub struct VnicProfileSpec {
-    /// Selects Nodes by their labels: at least one label or expression. {} with allNodes only.
+    /// Selects the nodes of these OKE node pools by the pools' OCIDs, at most 16; none if absent. The Node's annotation
+    /// oci.oraclecloud.com/node-pool-id must name one, and the instance's metadata (oke-pool-id) must confirm it. Without
+    /// nodeSelector and allNodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::node_pools")]
+    pub node_pools: Vec<Ocid>,
+    // Absent with node pools: a version before them cannot read such a profile, and leaves its VNICs alone. An empty selector
+    // would select every Node there.
+    /// Selects Nodes by their labels: at least one label or expression, and {} with allNodes only; if absent, nodePools must
+    /// select.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
-    pub node_selector: LabelSelector,
+    pub node_selector: Option<LabelSelector>,
     /// If true, the profile selects all Nodes, and nodeSelector must be {}; false if absent. Without it an empty selector is
     /// refused, because it is probably a mistake.
     #[serde(default, skip_serializing_if = "is_false")]

@@ -2,7 +2,7 @@
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnetwork::IpNetwork;
 use kube::KubeSchema;
@@ -21,6 +21,10 @@ use crate::vnic_name::VnicName;
         .message("allowedNamespaces are for purpose Attach only")
         .field_path(".allowedNamespaces"),
     validation = Rule::new("self.purpose == 'Attach' || !has(self.mode)").message("mode is for purpose Attach only").field_path(".mode"),
+    validation = Rule::new("self.purpose == 'Host' || !has(self.subnetRoute) || !self.subnetRoute").message("subnetRoute is for purpose Host only").field_path(".subnetRoute"),
+    validation = Rule::new("!has(self.privateIp) || self.purpose == 'Host' || self.purpose == 'Attach' && has(self.mode) && self.mode == 'Exclusive'")
+        .message("privateIp is for purpose Host, and for purpose Attach with mode Exclusive")
+        .field_path(".privateIp"),
     validation = Rule::new(crate::crd::size::shared().as_str())
         .message("a VNIC that pods share has at most 32 IPv4 addresses")
         .field_path(".ipv4Count")
@@ -47,6 +51,11 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 1>")]
     pub nic_index: Option<u8>,
+    /// Its own private IPv4 address, in the subnet; any free one if absent. Only with purpose Host, or Attach with mode
+    /// Exclusive, and in a VnicProfile only if that selects one node. Used when the VNIC is created. Cannot be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::ipv4_address")]
+    pub private_ip: Option<Ipv4Addr>,
     /// The number of private IPv4 addresses in addition to its own, 0 to 255, or 32 if pods share it; 0 if absent. OCI's limit
     /// is usually lower (31 or 63). A VNIC of mode Exclusive does not use them.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -60,6 +69,10 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespaces")]
     pub allowed_namespaces: Vec<String>,
+    /// Whether the host reaches the VNIC's subnet through it; false if absent, and the host then uses it only for packets from
+    /// its address and for `routes`. Only with purpose Host.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub subnet_route: bool,
     /// Networks behind it, at most 16 routes; none if absent. With purpose Host the host uses them, with Attach the pods that
     /// have the VNIC. With Pods they have no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -145,6 +158,11 @@ impl AttachMode {
 }
 
 impl VnicTemplate {
+    /// Whether the host uses the VNIC only for packets from the VNIC's address.
+    pub fn lacks_routes(&self) -> bool {
+        self.purpose == Purpose::Host && !self.subnet_route && self.routes.is_empty()
+    }
+
     /// Whether several pods use the VNIC, each with one of its additional addresses.
     pub fn is_shared_by_pods(&self) -> bool {
         (self.purpose, self.mode) == (Purpose::Attach, AttachMode::Shared)

@@ -70,6 +70,9 @@ pub struct HostVnic {
     /// The known CIDR blocks of its subnet, if addresses of it are for pods.
     #[serde(default)]
     pub pod_blocks: Vec<IpNetwork>,
+    /// CIDR blocks of its subnet that the host reaches through it, without a next hop.
+    #[serde(default)]
+    pub on_link: Vec<IpNetwork>,
     /// Networks that the host reaches through it. Never a default route: that is the operating system's.
     #[serde(default)]
     pub routes: Vec<VnicRoute>,
@@ -88,7 +91,13 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
     let mut objects = network.pods.map(|pods| forwarding(&network.primary, pods)).unwrap_or_default();
     for vnic in &network.vnics {
         objects.extend(link(vnic));
-        objects.extend(routing(vnic));
+        for object in routing(vnic) {
+            // Two VNICs may lead to one network: they share the rule about longer routes of the main table.
+            let is_to_network = matches!(&object, Object::Rule(rule) if rule.to.is_some());
+            if !(is_to_network && objects.contains(&object)) {
+                objects.push(object);
+            }
+        }
         if network.pods.is_some() {
             objects.extend(asks_from(vnic));
             objects.extend(forwards(vnic));
@@ -236,7 +245,8 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
         let rule = Rule::new(family, RulePriorities::FROM_VNIC, vnic.table, PROTOCOL);
         objects.push(Object::Rule(Rule { from: Some(own), ..rule }));
     }
-    for object in vnic.routes.iter().flat_map(|route| routed(vnic, route)) {
+    let on_link = vnic.on_link.iter().flat_map(|subnet| to_network(vnic, *subnet, None));
+    for object in vnic.routes.iter().flat_map(|route| routed(vnic, route)).chain(on_link) {
         // Several networks may be behind one next hop, and the first of two next hops of one network counts.
         if !objects.iter().any(|known| known.same_slot(&object)) {
             objects.push(object);
@@ -251,15 +261,22 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
 fn routed(vnic: &HostVnic, route: &VnicRoute) -> Vec<Object> {
     let family = Family::of(route.destination.ip());
     let Some(at) = vnic.vnic.addressing.of(family) else { return Vec::new() };
-    let (link, table) = (vnic.placement.link(), vnic.table);
-    let leads = |destination, via| Object::Route(RouteSpec { destination, via, link: link.clone(), table });
     let via = route.via.filter(|via| Family::of(*via) == family).unwrap_or(at.router);
-    let on_link = (via != at.router).then(|| leads(IpNetwork::from(via), None));
-    let rule = |priority, table| Rule { to: Some(route.destination), ..Rule::new(family, priority, table, PROTOCOL) };
-    let [before, priority] = RulePriorities::to_network(&route.destination);
-    let longer = Rule { suppress: Some(route.destination.prefix().into()), ..rule(before, TableId::MAIN) };
-    let rules = [longer, rule(priority, table)].map(Object::Rule);
-    on_link.into_iter().chain([leads(route.destination, Some(via))]).chain(rules).collect()
+    let on_link = (via != at.router).then(|| leads(vnic, IpNetwork::from(via), None));
+    on_link.into_iter().chain(to_network(vnic, route.destination, Some(via))).collect()
+}
+
+/// The route to a network in the VNIC's table, and the rules that lead there.
+fn to_network(vnic: &HostVnic, destination: IpNetwork, via: Option<IpAddr>) -> [Object; 3] {
+    let family = Family::of(destination.ip());
+    let rule = |priority, table| Rule { to: Some(destination), ..Rule::new(family, priority, table, PROTOCOL) };
+    let [before, priority] = RulePriorities::to_network(&destination);
+    let longer = Rule { suppress: Some(destination.prefix().into()), ..rule(before, TableId::MAIN) };
+    [leads(vnic, destination, via), Object::Rule(longer), Object::Rule(rule(priority, vnic.table))]
+}
+
+fn leads(vnic: &HostVnic, destination: IpNetwork, via: Option<IpAddr>) -> Object {
+    Object::Route(RouteSpec { destination, via, link: vnic.placement.link().clone(), table: vnic.table })
 }
 
 /// Where the metadata service, the resolver and the time server are.

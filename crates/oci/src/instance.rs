@@ -29,6 +29,9 @@ pub struct Instance {
     /// Which plugins of the Oracle Cloud Agent are wanted; none in a form that this version does not know.
     #[serde(default, deserialize_with = "if_known", skip_serializing_if = "Option::is_none")]
     pub agent_config: Option<AgentConfig>,
+    /// The OKE node pool that its metadata names. Nothing else of the metadata is kept: it holds user data.
+    #[serde(default, rename = "metadata", with = "okes_metadata", skip_serializing_if = "Option::is_none")]
+    pub node_pool: Option<Ocid>,
     /// Free-form tags.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub freeform_tags: FreeformTags,
@@ -37,6 +40,26 @@ pub struct Instance {
 /// Attachments need no agent: what cannot be read of it must not fail them.
 fn if_known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<AgentConfig>, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
+}
+
+/// The part of the metadata that OKE writes.
+mod okes_metadata {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde_json::{Value, json};
+    use vcn::Ocid;
+
+    const NODE_POOL: &str = "oke-pool-id";
+
+    /// Attachments need no node pool: metadata of another form names none.
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ocid>, D::Error> {
+        let metadata = Value::deserialize(deserializer)?;
+        Ok(metadata.get(NODE_POOL).and_then(Value::as_str).and_then(|id| id.parse().ok()))
+    }
+
+    #[expect(clippy::ref_option, reason = "serde hands it by reference")]
+    pub(super) fn serialize<S: Serializer>(pool: &Option<Ocid>, serializer: S) -> Result<S::Ok, S::Error> {
+        json!({ NODE_POOL: pool }).serialize(serializer)
+    }
 }
 
 /// The instance's part of a flexible shape.
@@ -163,6 +186,26 @@ mod tests {
         assert_eq!(wanted(&format!(r#"{{"areAllPluginsDisabled":true,{one}}}"#)), Some(Vec::new()));
         assert_eq!(wanted(r#"{"areAllPluginsDisabled":null,"pluginsConfig":null}"#), Some(Vec::new()));
         assert_eq!([wanted("null"), wanted("7")], [None, None]);
+    }
+
+    #[test]
+    fn only_the_node_pool_is_kept_of_metadata() {
+        let read = |metadata: &str| {
+            let json = format!(
+                r#"{{"id":"ocid1.instance.oc1..a","compartmentId":"ocid1.compartment.oc1..a","lifecycleState":"RUNNING",
+                    "shape":"VM.Standard2.1","metadata":{metadata}}}"#
+            );
+            serde_json::from_str::<Instance>(&json).unwrap()
+        };
+        let pool = "ocid1.nodepool.oc1.iad.a";
+        let instance = read(&format!(r#"{{"oke-pool-id":"{pool}","user_data":"c2VjcmV0"}}"#));
+        assert_eq!(instance.node_pool.as_ref().map(Ocid::as_str), Some(pool));
+        assert!(!format!("{instance:?}{}", serde_json::to_string(&instance).unwrap()).contains("c2VjcmV0"));
+        for other in
+            ["null", "7", "[]", "{}", r#"{"oke-pool-id":null}"#, r#"{"oke-pool-id":["a"]}"#, r#"{"oke-pool-id":"x"}"#]
+        {
+            assert_eq!(read(other).node_pool, None, "{other}");
+        }
     }
 
     #[test]

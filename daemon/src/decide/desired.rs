@@ -137,7 +137,8 @@ pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) ->
         wanted.undecided.extend((left_alone == Some(UnmanagedReason::Undecided)).then(|| host.clone()));
         if left_alone.is_some() { foreign.push(host) } else { vnics.push(host) }
     }
-    wanted.conditions.extend(vnics.iter_mut().filter_map(|host| host_routes::refuse(host, facts.needed)));
+    let refused = vnics.iter_mut().filter_map(|host| host_routes::refuse(host, facts.needed, &first.addressing));
+    wanted.conditions.extend(refused);
     // A VLAN's port may be a VNIC itself; it must be configured first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
     wanted.conditions.extend(incomplete(&vnics, facts, policy));
@@ -180,8 +181,9 @@ fn host_vnic(vnic: &Vnic, at: HostLink, facts: HostFacts<'_>, for_pods: &[IpNetw
     let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).or_else(shared).unwrap_or_default();
     let mtu = request.map_or(Mtu::VCN, |request| request.mtu);
     let routes = request.filter(|it| it.purpose == Purpose::Host).map(|it| it.offer.routes.clone()).unwrap_or_default();
+    let on_link = request.filter(|it| it.subnet_route).map(|_| subnets(&vnic)).unwrap_or_default();
     let HostLink { placement, table } = at;
-    HostVnic { vnic, placement, table, mtu, pod_blocks, routes }
+    HostVnic { vnic, placement, table, mtu, pod_blocks, on_link, routes }
 }
 
 impl DesiredState {

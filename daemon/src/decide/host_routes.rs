@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use api::NativePodNetwork;
 use datapath::host::HostVnic;
 use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
-use vcn::{Family, Instance, VnicRoute};
+use vcn::{Family, Instance, PerFamily, SubnetAddressing};
 
 use crate::report::condition::{Condition, Reason};
 
@@ -52,14 +52,24 @@ pub(crate) fn needed(
         .collect()
 }
 
-/// Removes a VNIC's routes that cover needed networks; a condition names them.
-pub(crate) fn refuse(host: &mut HostVnic, needed: &[NeededNetwork]) -> Option<Condition> {
+/// Removes a VNIC's routes that cover needed networks; a condition names them. `primary` is the primary VNIC's addressing: a route
+/// to its subnet is longer in the main table than a wide route, but not than that to the VNIC's own subnet. Answers from the
+/// primary address would leave by the VNIC, and OCI drops them.
+pub(crate) fn refuse(
+    host: &mut HostVnic,
+    needed: &[NeededNetwork],
+    primary: &PerFamily<SubnetAddressing>,
+) -> Option<Condition> {
     let mut refused = Vec::new();
-    host.routes.retain(|VnicRoute { destination, .. }| {
-        let covered = needed.iter().find(|it| overlaps(it.block, *destination));
+    let mut is_free = |destination: IpNetwork, needed: &[NeededNetwork]| {
+        let covered = needed.iter().find(|it| overlaps(it.block, destination));
         refused.extend(covered.map(|it| format!("{destination} overlaps {} ({})", it.block, it.user)));
         covered.is_none()
-    });
+    };
+    host.routes.retain(|route| is_free(route.destination, needed));
+    let primary = primary.iter().map(|(_, at)| NeededNetwork { block: at.subnet, user: "the primary VNIC's subnet" });
+    let needed: Vec<NeededNetwork> = needed.iter().cloned().chain(primary).collect();
+    host.on_link.retain(|subnet| is_free(*subnet, &needed));
     let more = refused.len().saturating_sub(NAMED);
     refused.truncate(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
@@ -74,7 +84,7 @@ fn overlaps(one: IpNetwork, other: IpNetwork) -> bool {
 #[cfg(test)]
 mod tests {
     use datapath::host::Placement;
-    use vcn::{Mtu, TableId};
+    use vcn::{Mtu, TableId, VnicRoute};
 
     use super::*;
     use crate::fixture::{instance, npn, vnic};
@@ -94,9 +104,10 @@ mod tests {
                 table: TableId(1001),
                 mtu: Mtu::VCN,
                 pod_blocks: Vec::new(),
+                on_link: Vec::new(),
                 routes: destinations.iter().map(route).collect(),
             };
-            let condition = refuse(&mut host, &needed);
+            let condition = refuse(&mut host, &needed, &PerFamily::default());
             let left = host.routes.iter().map(|route| route.destination.to_string()).collect::<Vec<_>>();
             (condition.map(|it| it.message).unwrap_or_default(), left)
         };
@@ -118,5 +129,32 @@ mod tests {
         assert_eq!(refusal(&["10.0.32.0/24", "192.168.0.0/16"]).0, "");
         let many = refusal(&["10.96.0.0/16", "10.96.0.0/17", "10.96.4.0/23", "10.96.5.0/24", "10.96.5.5/32"]);
         assert!(many.0.contains(" and 2 more; ") && many.1.is_empty(), "{many:?}");
+    }
+
+    #[test]
+    fn route_to_the_vnics_subnet_is_refused_in_a_needed_network() {
+        let primary = vnic("primary", 0x0a, "10.0.10").addressing;
+        let needed = needed(Some(&instance()), Some(&npn("SUCCESS")), Some("10.0.96.9".parse().unwrap()));
+        let refusal = |net: &str| {
+            let vnic = vnic("storage", 0x0c, net);
+            let mut host = HostVnic {
+                on_link: vnic.addressing.iter().map(|(_, at)| at.subnet).collect(),
+                vnic,
+                placement: Placement::Device { link: "ens6".parse().unwrap() },
+                table: TableId(1001),
+                mtu: Mtu::VCN,
+                pod_blocks: Vec::new(),
+                routes: Vec::new(),
+            };
+            let condition = refuse(&mut host, &needed, &primary);
+            (condition.map(|it| it.message).unwrap_or_default(), host.on_link.len())
+        };
+        assert_eq!(refusal("10.0.64"), (String::new(), 1));
+        for (net, what) in
+            [("10.0.10", "the primary VNIC's subnet"), ("10.0.33", "pods"), ("10.0.96", "the API server")]
+        {
+            let (message, left) = refusal(net);
+            assert!(message.contains(&format!("({what})")) && left == 0, "{net}: {message}");
+        }
     }
 }

@@ -136,7 +136,15 @@ mod tests {
         let mut facts = facts(attachment(&spec, &json!({ "podAddresses": ["10.0.64.8", "10.0.64.9"] })));
         let placement = Placement::Device { link: "ens6".parse().unwrap() };
         let (vnic, table) = (facts.vnics()[2].clone(), TableId(1001));
-        let host = HostVnic { vnic, placement, table, mtu: Mtu(1500), pod_blocks: Vec::new(), routes: Vec::new() };
+        let host = HostVnic {
+            vnic,
+            placement,
+            table,
+            mtu: Mtu(1500),
+            pod_blocks: Vec::new(),
+            on_link: Vec::new(),
+            routes: Vec::new(),
+        };
         let offered = |facts: &NodeFacts, current: Option<&Pools>| {
             let (vnics, nics) = (std::slice::from_ref(&host), &LinkKindName::HARDWARE);
             let hosted = ConfiguredVnics { vnics, ipv6: true, nics };

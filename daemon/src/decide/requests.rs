@@ -24,6 +24,8 @@ pub(crate) struct VnicRequest {
     pub purpose: Purpose,
     /// Its MTU.
     pub mtu: Mtu,
+    /// Whether the host reaches its subnet through it.
+    pub subnet_route: bool,
     /// What pods may do with it, if its purpose is Attach; its name and the networks behind it in any case. Without what
     /// only the VNIC itself tells: VLAN tag and subnets.
     pub offer: AttachOffer,
@@ -72,6 +74,7 @@ impl VnicRequest {
             generation: attachment.metadata.generation,
             purpose: spec.purpose.into(),
             mtu: spec.mtu.map_or(Mtu::VCN, |mtu| Mtu(mtu.into())),
+            subnet_route: spec.subnet_route && spec.purpose == api::Purpose::Host,
             offer: AttachOffer {
                 name: spec.name.to_string(),
                 mode: spec.mode.into(),

@@ -107,6 +107,71 @@ fn host_reaches_networks_behind_a_requested_vnic() {
     assert_eq!(scene.node.on(|socket| socket.link(&crate::node::name("ens6")).unwrap().mtu), Mtu::VCN);
 }
 
+/// The fabric drops what reaches the subnet by the primary VNIC.
+#[test]
+fn host_reaches_the_subnet_through_its_vnic_if_requested() {
+    let mut scene = scene(json!({ "purpose": "Host" }), json!({}));
+    scene.node.sh("ip addr add 2603:c020:0:10::7/64 dev ens3 nodad; ip route add 2603:c020::/32 dev ens3");
+    scene.node.fabric_sh(
+        "for link in lo ens3 ens6; do ip link set $link mtu 9000 up; done
+         ip addr add 10.0.10.1/24 dev ens3; ip addr add 10.0.34.9/24 dev ens6
+         ip addr add 2603:c020:0:34::9/64 dev ens6 nodad
+         ip addr add 10.0.34.77/32 dev lo
+         nft -f - <<'.'
+         table inet strict {
+           chain in {
+             type filter hook input priority 0;
+             iif ens3 ip daddr 10.0.34.9 drop
+             iif ens3 ip6 daddr 2603:c020:0:34::9 drop
+             iif ens6 ip daddr 10.0.34.77 drop
+           }
+         }\n.",
+    );
+    let peers = ["10.0.34.9", "2603:c020:0:34::9"];
+    let used = |scene: &Scene| peers.map(|to| scene.node.sh(&format!("ip route get {to}")));
+    scene.reconcile(Cause::Start);
+    assert!(used(&scene).iter().all(|route| route.contains("dev ens3")), "as before an upgrade: {:?}", used(&scene));
+
+    ask(&mut scene, json!({ "purpose": "Host", "subnetRoute": true }), json!({}));
+    let pass = scene.reconcile(Cause::Timer);
+    assert_eq!(pass.conditions, [], "{:#?}", pass.changes);
+    for to in peers {
+        assert!(answers(&scene.node, to, 1500), "{to}: {:?}", used(&scene));
+    }
+    let [ipv4, ipv6] = used(&scene);
+    assert!(ipv4.contains("dev ens6 table 1001 src 10.0.34.7"), "{ipv4}");
+    assert!(ipv6.contains("dev ens6 table 1001") && ipv6.contains("src 2603:c020:0:34::7"), "{ipv6}");
+    assert!(answers(&scene.node, "10.0.10.1", 100), "the host's own subnet stays with the primary VNIC");
+    scene.node.sh("ip route add 10.0.34.77 via 10.0.10.1");
+    assert!(answers(&scene.node, "10.0.34.77", 100), "a longer route of the main table wins");
+    assert_eq!(texts(&scene.reconcile(Cause::Timer)), [""; 0]);
+
+    ask(&mut scene, json!({ "purpose": "Host" }), json!({}));
+    scene.reconcile(Cause::Preview);
+    std::thread::sleep(scene.settings.detach_grace);
+    scene.reconcile(Cause::Timer);
+    assert!(used(&scene).iter().all(|route| route.contains("dev ens3")), "{:?}", used(&scene));
+}
+
+/// Answers from the primary address would leave by the VNIC.
+#[test]
+fn subnet_route_into_the_primary_subnet_is_refused() {
+    let mut scene = scene(json!({ "purpose": "Host", "subnetRoute": true }), json!({}));
+    let mut storage_vnic = vnic("storage", 34);
+    for (field, value) in
+        [("privateIp", "10.0.10.8"), ("virtualRouterIp", "10.0.10.1"), ("subnetCidrBlock", "10.0.10.0/24")]
+    {
+        storage_vnic[field] = value.into();
+    }
+    scene.list(&[vnic("pods", 33), storage_vnic]);
+    let pass = scene.reconcile(Cause::Start);
+    let reported = pass.conditions.iter().find(|it| it.reason == Reason::RouteRefused).unwrap();
+    assert!(reported.message.contains("10.0.10.0/24 (the primary VNIC's subnet)"), "{reported}");
+    assert_eq!((storage(&pass).configured, storage(&pass).trouble), (Some(false), Some(Reason::RouteRefused)));
+    let rules = scene.node.rules(Family::Ipv4);
+    assert!(!rules.iter().any(|rule| rule.contains("10.0.10.0/24")), "{rules:?}");
+}
+
 /// The fabric drops what reaches an address by the wrong link.
 #[test]
 fn longer_routes_of_the_main_table_win_over_a_wide_route() {

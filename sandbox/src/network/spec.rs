@@ -176,6 +176,11 @@ impl NodeSpec {
         self
     }
 
+    /// Makes it an instance of an OKE node pool, as its metadata says.
+    pub fn node_pool(self, id: &str) -> Self {
+        self.metadata("oke-pool-id", id)
+    }
+
     /// Adds a secondary VNIC.
     pub fn vnic(mut self, vnic: VnicSpec) -> Self {
         self.vnics.push(vnic);

@@ -28,6 +28,7 @@ use vcn::Family;
 use crate::{DEADLINE, manifests_folder};
 
 const NODES: [&str; 2] = ["node-a", "node-b"];
+const POOL: &str = "ocid1.nodepool.oc1.iad.aaaaaaaasandbox";
 
 /// Two nodes with their agents, a cluster that knows them, and a controller.
 struct Scene {
@@ -44,7 +45,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let node = |name| NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard.E5.Flex", 4);
+        let node = |name| NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard.E5.Flex", 4).node_pool(POOL);
         let vcn = Vcn::builder()
             .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))
             .subnet(SubnetSpec::new("storage", &["10.0.64.0/24", "2603:c020:0:3::/64"]))
@@ -93,11 +94,12 @@ impl Scene {
 
     /// A profile's one VNIC, in the subnet for storage.
     fn storage(&self) -> Value {
-        json!([{ "name": "storage", "purpose": "Host", "subnetId": self.vcn.subnet("storage").unwrap().id }])
+        let subnet = &self.vcn.subnet("storage").unwrap().id;
+        json!([{ "name": "storage", "purpose": "Host", "subnetId": subnet, "subnetRoute": true }])
     }
 
-    async fn annotate(&self, node: &str, profiles: &str) {
-        let patch = json!({ "metadata": { "annotations": { "oke.oraclecloud.com/vnics": profiles } } });
+    async fn annotate(&self, node: &str, key: &str, value: &str) {
+        let patch = json!({ "metadata": { "annotations": { key: value } } });
         let api: Api<KubeNode> = Api::all(self.client.clone());
         api.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
@@ -263,15 +265,15 @@ async fn requested_vnic_replies_from_its_subnet_until_request_is_deleted() {
     }
     let before = NODES.map(|name| network(&scene.node(name)));
 
-    // One by its label, one because it asks.
-    let hostname = json!({ "matchLabels": { "kubernetes.io/hostname": "node-a" } });
-    scene.apply("by-label", json!({ "nodeSelector": hostname, "attachments": scene.storage() })).await;
+    // One by its node pool, one because it asks.
+    scene.apply("by-pool", json!({ "nodePools": [POOL], "attachments": scene.storage() })).await;
+    scene.annotate("node-a", api::NODE_POOL_ANNOTATION, POOL).await;
     let spec =
         json!({ "nodeSelector": {}, "allNodes": true, "allowNodeAnnotation": true, "attachments": scene.storage() });
     scene.apply("by-annotation", spec).await;
-    scene.annotate("node-b", "by-annotation").await;
+    scene.annotate("node-b", api::VNICS_ANNOTATION, "by-annotation").await;
 
-    let (of_a, of_b) = (scene.addresses("by-label").await, scene.addresses("by-annotation").await);
+    let (of_a, of_b) = (scene.addresses("by-pool").await, scene.addresses("by-annotation").await);
     let families = |addresses: &[IpAddr]| addresses.iter().map(|address| Family::of(*address)).collect::<Vec<_>>();
     assert_eq!((families(&of_a), families(&of_b)), (Family::ALL.to_vec(), Family::ALL.to_vec()));
     for (from, to) in of_b.iter().zip(&of_a) {
@@ -281,9 +283,13 @@ async fn requested_vnic_replies_from_its_subnet_until_request_is_deleted() {
         scene
             .wait_for(&format!("{from} answers {to}"), async || a.pings(Some(*to), *from).unwrap().then_some(()))
             .await;
+        // Without a source, by the VNIC as well: the primary VNIC is in another subnet.
+        scene.wait_for(&format!("{to} answers the host"), async || b.pings(None, *to).unwrap().then_some(())).await;
+        let route = output(&b, &format!("ip route get {to}"));
+        assert!(route.contains(&format!("src {from}")), "{route}");
     }
 
-    scene.delete("by-label").await;
+    scene.delete("by-pool").await;
     scene.delete("by-annotation").await;
     let detached = async || {
         let live = scene.cloud.attachments().into_iter().filter(|it| !it.primary && it.state != "DETACHED");
@@ -303,7 +309,7 @@ async fn requested_vnic_replies_from_its_subnet_until_request_is_deleted() {
     };
     scene.wait_for("the objects are gone", gone).await;
 
-    scene.annotate("node-b", "nosuch").await;
+    scene.annotate("node-b", api::VNICS_ANNOTATION, "nosuch").await;
     for (command, parts) in [
         (&["status"][..], &["UnknownVnicProfile"][..]),
         (&["node", "node-b"], &["UnknownVnicProfile", "nosuch", "Next: Run `kubectl get vnicprofiles`"]),

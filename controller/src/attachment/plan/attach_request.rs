@@ -1,5 +1,7 @@
 //! The requested VNIC, and its desired state once it is attached.
 
+use std::net::IpAddr;
+
 use oci::{AttachVnic, CreateVnic, FreeformTags, Subnet};
 
 use super::Case;
@@ -21,6 +23,7 @@ pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
             assign_public_ip: Some(vnic.assign_public_ip),
             assign_ipv6_ip: has_ipv6.then_some(true),
             nsg_ids: vnic.nsg_ids.clone(),
+            private_ip: vnic.private_ip.map(IpAddr::V4),
             skip_source_dest_check: Some(vnic.skip_source_dest_check),
             freeform_tags: tags(case, mark),
             ..CreateVnic::default()

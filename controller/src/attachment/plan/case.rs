@@ -161,7 +161,8 @@ impl<'a> Case<'a> {
     /// The last reported status.
     pub(super) fn as_reported(&self) -> AttachmentStatus {
         let cause = |reported: &condition::Condition| {
-            Reason::from_word(&reported.reason).map(|reason| StatusReason::new(reason, reported.message.clone()))
+            let reason = Reason::from_word(&reported.reason).map(Reason::planned);
+            reason.map(|reason| StatusReason::new(reason, reported.message.clone()))
         };
         let last = event_diff::last(self.object.status.as_ref());
         AttachmentStatus {

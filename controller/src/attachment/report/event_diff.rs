@@ -44,7 +44,13 @@ pub(in crate::attachment) fn is_vnic_in_sync(object: &VnicAttachment) -> bool {
 /// Whether an object was tried in its present generation and its status has the cause of the failure: nothing is in progress.
 pub(crate) fn is_tried(object: &VnicAttachment) -> bool {
     reason_now(object).is_some_and(|reason| match reason {
-        Reason::Attached | Reason::Ready | Reason::Configured | Reason::NotReported | Reason::Pending => false,
+        Reason::Attached
+        | Reason::Ready
+        | Reason::NoRoutes
+        | Reason::PrivateIpIgnored
+        | Reason::Configured
+        | Reason::NotReported
+        | Reason::Pending => false,
         // In progress, or next after another operation.
         Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
         Reason::AddressesPending | Reason::ChangePending => false,
@@ -98,7 +104,8 @@ pub(crate) fn is_answered(object: &VnicAttachment) -> bool {
 /// The reason of Ready, in the object's present generation.
 fn reason_now(object: &VnicAttachment) -> Option<Reason> {
     let is_current = object.status.as_ref()?.observed_generation == object.metadata.generation;
-    condition(object, ConditionType::Ready).filter(|_| is_current).and_then(|ready| Reason::from_word(&ready.reason))
+    let reported = condition(object, ConditionType::Ready).filter(|_| is_current);
+    reported.and_then(|ready| Reason::from_word(&ready.reason)).map(Reason::planned)
 }
 
 /// A condition in the status.

@@ -1,6 +1,7 @@
 //! What the node's agent reports of a VNIC, and what follows from it: the condition Configured, whether Ready means usable, and
 //! what must wait because pods use the VNIC. Pure.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use api::{AttachmentReason as Reason, ConditionType, FORCE_DETACH_ANNOTATION, NodeReport, Purpose, VnicAttachment};
@@ -43,13 +44,16 @@ pub(crate) fn with_report(
         let message = "the VNIC is attached; the agent on the node has not reported yet that pods can have it";
         return AttachmentStatus { ready: Some(StatusReason::new(Reason::NotReported, message)), ..status };
     }
-    let Some(report) = of(object).filter(|_| status.ready_reason() == Reason::Ready) else { return status };
+    if status.ready_reason() != Reason::Ready {
+        return status;
+    }
+    let Some(report) = of(object) else { return ready(object, status) };
     let ready = if !report.configured {
         StatusReason::new(Reason::NotConfigured, format!("the agent on the node reports {}", report.reason))
     } else if is_behind(object, report) {
         StatusReason::new(Reason::ChangePending, "the agent on the node has not applied the last change of the spec")
     } else {
-        return status;
+        return self::ready(object, status);
     };
     AttachmentStatus { ready: Some(ready), ..status }
 }
@@ -66,6 +70,24 @@ pub(crate) fn expected_within(
     let since = attached.map_or(now, |attached| attached.last_transition_time.0);
     let left = FIRST_REPORT_WITHIN.saturating_sub(now.duration_since(since).unsigned_abs());
     (is_awaited && status.ready_reason() == Reason::Ready && !left.is_zero()).then_some(left)
+}
+
+/// The status of a ready VNIC, with what its owner should know of it.
+fn ready(object: &VnicAttachment, status: AttachmentStatus) -> AttachmentStatus {
+    let (vnic, own) = (&object.spec.vnic, &status.facts.own_addresses);
+    let other = vnic.private_ip.filter(|address| !own.is_empty() && !own.contains(&IpAddr::V4(*address)));
+    let cause = if let Some(address) = other {
+        let message =
+            format!("the VNIC is ready; privateIp {address} is ignored, because the VNIC has another address");
+        StatusReason::new(Reason::PrivateIpIgnored, message)
+    } else if vnic.lacks_routes() {
+        let message = "the VNIC is ready; the host uses it only for packets from its address: neither subnetRoute nor \
+                       routes is set";
+        StatusReason::new(Reason::NoRoutes, message)
+    } else {
+        return status;
+    };
+    AttachmentStatus { ready: Some(cause), ..status }
 }
 
 /// Why the VNIC must stay as it is for now, if it is to be detached or to lose addresses.
@@ -151,6 +173,7 @@ mod tests {
         };
         let mut host = object(None);
         host.spec.vnic.purpose = Purpose::Host;
+        host.spec.vnic.subnet_route = true;
         for (case, object, node, expected) in [
             ("attached now", object(None), Some("node"), Some(120)),
             ("attached before", object(Some(940)), Some("node"), Some(60)),
@@ -177,6 +200,7 @@ mod tests {
         };
         let mut host = reported(true, 3, 2);
         host.spec.vnic.purpose = Purpose::Host;
+        host.spec.vnic.subnet_route = true;
         let mut forced = reported(true, 3, 2);
         forced.annotations_mut().insert(FORCE_DETACH_ANNOTATION.to_owned(), "true".to_owned());
         for (case, object, waits) in [

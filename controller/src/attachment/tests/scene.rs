@@ -48,6 +48,7 @@ fn machine(number: u32) -> Instance {
         shape: "VM.Standard.E5.Flex".to_owned(),
         shape_config: None,
         display_name: None,
+        node_pool: None,
         freeform_tags: oci::FreeformTags::default(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{Received, VNICS_ANNOTATION, instance_of, lenient, lenient_list};
+use api::{NODE_POOL_ANNOTATION, Received, VNICS_ANNOTATION, instance_of, lenient, lenient_list};
 use health::summary::poll::NodeReport;
 use k8s_openapi::api::core::v1::{NodeAddress, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
@@ -64,6 +64,8 @@ pub struct NodeView {
     pub labels: Labels,
     /// The annotation that requests VNICs, if it has one.
     pub vnics: Option<String>,
+    /// The node pool that its annotation names. Its kubelet may write that: the instance's metadata must confirm it.
+    pub node_pool: Option<Ocid>,
     /// Its creation time: a recreated Node is younger than its instance's VNICs.
     pub created: Option<Timestamp>,
     /// Whether it is being deleted.
@@ -105,7 +107,7 @@ impl NodeView {
     /// The kept part of a Node.
     pub fn of(object: NodeObject) -> Self {
         let (metadata, status) = (object.metadata, object.status.unwrap_or_default());
-        let annotations = metadata.annotations.unwrap_or_default();
+        let mut annotations = metadata.annotations.unwrap_or_default();
         // Empty until the cloud controller manager has handled the Node.
         let provider_id = object.spec.provider_id.filter(|id| !id.is_empty());
         let instance = provider_id.as_deref().map(instance_of).transpose();
@@ -115,7 +117,8 @@ impl NodeView {
             stranger: instance.as_ref().err().map(ToString::to_string),
             instance: instance.ok().flatten(),
             labels: metadata.labels.unwrap_or_default().into_iter().collect(),
-            vnics: annotations.into_iter().find_map(|(key, value)| (key == VNICS_ANNOTATION).then_some(value)),
+            vnics: annotations.remove(VNICS_ANNOTATION),
+            node_pool: annotations.remove(NODE_POOL_ANNOTATION).and_then(|id| id.parse().ok()),
             created: metadata.creation_timestamp.map(|time| time.0),
             leaving: metadata.deletion_timestamp.is_some(),
             addresses: status.addresses.iter().filter_map(internal).collect(),
@@ -160,9 +163,10 @@ impl NodeView {
 
     /// Whether nothing changed that concerns VNICs.
     fn is_same_but_for_conditions(&self, other: &Self) -> bool {
-        let Self { name, uid, instance, stranger, labels, vnics, created, leaving, .. } = self;
+        let Self { name, uid, instance, stranger, labels, vnics, node_pool, created, leaving, .. } = self;
         (name, uid, instance, stranger) == (&other.name, &other.uid, &other.instance, &other.stranger)
-            && (labels, vnics, created, leaving) == (&other.labels, &other.vnics, &other.created, &other.leaving)
+            && (labels, vnics, node_pool) == (&other.labels, &other.vnics, &other.node_pool)
+            && (created, leaving) == (&other.created, &other.leaving)
     }
 
     /// As an Event's object.

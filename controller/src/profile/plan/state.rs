@@ -36,6 +36,11 @@ impl State {
         Self { trouble: Some(VnicProblem::Conflict(text)), ..Self::ABSENT }
     }
 
+    /// Like ABSENT, with the reason why the Node gets none now.
+    pub(crate) fn failing(why: String) -> Self {
+        Self { trouble: Some(VnicProblem::Failing(why)), ..Self::ABSENT }
+    }
+
     /// Like ABSENT, with the reason why the Node gets none.
     pub(crate) fn excluded(why: String) -> Self {
         Self { trouble: Some(VnicProblem::Excluded(why)), ..Self::ABSENT }

@@ -3,6 +3,7 @@
 //! --lib plan::tests` writes the plan of a new case for review.
 //!
 //! `objects.yaml` has VnicProfiles, Nodes and VnicAttachments; a VnicAttachment may be short (`ready: true`, or `reason`).
+//! `pools.yaml`, if present, says what OCI answered about the node pool of instances: its OCID, null for none, or an error.
 //! `unwanted.yaml`, if present, says for how many seconds an object was unwanted before.
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cluster::store::{NodeObject, NodeView, Store};
+use crate::cluster::store::{NodeObject, NodeView, PoolAnswer, Store};
 use crate::profile::plan::plan;
 use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects};
 use crate::profile::report::status;
@@ -22,12 +23,27 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use vcn::Ocid;
 
 const GRACE: Duration = Duration::from_secs(600);
 
-fn objects(yaml: &str) -> Observed {
+/// What OCI answered, by instance.
+type Answers = BTreeMap<Ocid, Option<String>>;
+
+fn objects(case: &Path) -> Observed {
     let store = Store::default();
-    for document in serde_yaml_ng::Deserializer::from_str(yaml) {
+    let yaml = fs::read_to_string(case.join("objects.yaml")).unwrap();
+    let answers =
+        fs::read_to_string(case.join("pools.yaml")).map(|text| serde_yaml_ng::from_str::<Answers>(&text).unwrap());
+    for (instance, answer) in answers.into_iter().flatten() {
+        let answer = match answer.as_deref().map(str::parse) {
+            None => PoolAnswer::Named(None),
+            Some(Ok(pool)) => PoolAnswer::Named(Some(pool)),
+            Some(Err(_)) => PoolAnswer::Unreadable(answer.unwrap()),
+        };
+        store.change_pools(|pools| pools.record(&instance, answer));
+    }
+    for document in serde_yaml_ng::Deserializer::from_str(&yaml) {
         let mut value = Value::deserialize(document).unwrap();
         match value["kind"].as_str().unwrap() {
             "VnicProfile" => store.profiles_mut().apply(serde_json::from_value(value).unwrap()),
@@ -70,7 +86,7 @@ fn shorthand(attachment: &mut Value) {
 }
 
 fn planned(case: &Path) -> String {
-    let observed = objects(&fs::read_to_string(case.join("objects.yaml")).unwrap());
+    let observed = objects(case);
     let now = Instant::now() + Duration::from_secs(100_000);
     let before: BTreeMap<String, u64> = match fs::read_to_string(case.join("unwanted.yaml")) {
         Ok(text) => serde_yaml_ng::from_str(&text).unwrap(),
@@ -89,6 +105,9 @@ fn planned(case: &Path) -> String {
     }
     if plan.abandoned > 0 {
         writeln!(text, "of missing profiles: {}", plan.abandoned).unwrap();
+    }
+    for (instance, pool) in &selections.nominated {
+        writeln!(text, "asks about {instance}: {pool}").unwrap();
     }
     for problem in &plan.problems {
         writeln!(text, "event on {}: {}: {}", problem.node, problem.reason, problem.note).unwrap();
@@ -138,7 +157,7 @@ fn every_case_has_its_plan() {
 fn the_order_of_the_objects_does_not_matter() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/profile");
     for case in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        let mut observed = objects(&fs::read_to_string(case.join("objects.yaml")).unwrap());
+        let mut observed = objects(&case);
         let (now, before) = (Instant::now(), UnwantedObjects::default());
         let steps = |observed: &Observed| {
             let selections = select(observed);

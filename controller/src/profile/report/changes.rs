@@ -18,9 +18,10 @@ pub(crate) fn event(profile: &VnicProfile, status: &VnicProfileStatus) -> Option
     let (level, note) = match reason {
         ProfileReason::Ready => (Level::Normal, "all VNICs of every selected node are ready".to_owned()),
         ProfileReason::Replacing => (Level::Normal, ready.message.clone()),
-        ProfileReason::Failing | ProfileReason::Conflict | ProfileReason::InvalidSelector => {
-            (Level::Warning, ready.message.clone())
-        }
+        ProfileReason::Failing
+        | ProfileReason::Conflict
+        | ProfileReason::InvalidSpec
+        | ProfileReason::InvalidSelector => (Level::Warning, ready.message.clone()),
         // A user's own action, or a passing state.
         ProfileReason::NoNodes | ProfileReason::Progressing => return None,
         ProfileReason::Paused | ProfileReason::Deleting => return None,

@@ -56,6 +56,7 @@ fn reason(report: &Report<'_>) -> (ProfileReason, String) {
     let waiting = served.find(|(_, state)| !state.ready);
     match (report.hold, worst, &report.replacing, waiting) {
         (Some(InactiveReason::InvalidSelector(why)), ..) => (ProfileReason::InvalidSelector, why.clone()),
+        (Some(InactiveReason::InvalidSpec(why)), ..) => (ProfileReason::InvalidSpec, why.clone()),
         (Some(InactiveReason::Paused), ..) => {
             (ProfileReason::Paused, "spec.paused is true: nothing is created, changed or deleted".to_owned())
         }

@@ -59,7 +59,9 @@ async fn a_profile_paused_during_creation_creates_no_more() {
     server.lock().unwrap().takes = true;
     let (metrics, round) = (Arc::new(Metrics::default()), Duration::from_millis(20));
     let (events, _writer) = Events::new(metrics.clone());
-    let profiles = Profiles { client, store: store.clone(), metrics, events, grace: GRACE, round, chance: || 1.0 };
+    let (nominated, store_of) = (watch::Sender::default(), store.clone());
+    let profiles =
+        Profiles { client, store: store_of, nominated, metrics, events, grace: GRACE, round, chance: || 1.0 };
     let playing = async {
         while server.lock().unwrap().asked.len() < 10 {
             sleep(Duration::from_millis(1)).await;
@@ -83,7 +85,10 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
     let metrics = Arc::new(Metrics::default());
     let (events, writer) = Events::new(metrics.clone());
     let (grace, round) = (GRACE, ROUND);
-    let profiles = Profiles { client: client.clone(), store, metrics, events, grace, round, chance: || 1.0 };
+    let (client_of, nominated) = (client.clone(), watch::Sender::default());
+    let store_of = store.clone();
+    let profiles =
+        Profiles { client: client_of, store: store_of, nominated, metrics, events, grace, round, chance: || 1.0 };
     let playing = async {
         let began = Instant::now();
         sleep(Duration::from_mins(1)).await;
@@ -103,6 +108,8 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
         // From here all are accepted; without a watch each is created again in every reconcile.
         let all_by = Instant::now() + Duration::from_secs(140);
         while server.lock().unwrap().asked.len() < 1_001 {
+            // As the watch does with a created object.
+            store.changed().notify_one();
             assert!(Instant::now() < all_by, "{} after {:?}", server.lock().unwrap().asked.len(), began.elapsed());
             sleep(Duration::from_secs(1)).await;
         }

@@ -1,5 +1,6 @@
 //! A VnicAttachment as a profile's template makes it for a node, and how existing ones differ from it.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use api::{PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
@@ -67,6 +68,21 @@ impl TemplateObject {
         object
     }
 
+    /// The same for a VNIC that exists: its address cannot be changed.
+    #[must_use]
+    pub(crate) fn with_address_of(&self, object: &VnicAttachment) -> Self {
+        let private_ip = object.spec.vnic.private_ip;
+        if private_ip == self.template.private_ip {
+            return self.clone();
+        }
+        Self { template: Arc::new(VnicTemplate { private_ip, ..self.template.as_ref().clone() }), ..self.clone() }
+    }
+
+    /// The requested address, if the object's VNIC was created without it.
+    pub(crate) fn ignored_address(&self, object: &VnicAttachment) -> Option<Ipv4Addr> {
+        self.template.private_ip.filter(|address| object.spec.vnic.private_ip != Some(*address) && has_vnic(object))
+    }
+
     /// How an object of the same name differs.
     pub(crate) fn difference(&self, object: &VnicAttachment) -> Difference {
         let (there, wanted) = (&object.spec.vnic, self.template.as_ref());
@@ -76,6 +92,8 @@ impl TemplateObject {
             ("subnetId", there.subnet_id != wanted.subnet_id),
             ("nicIndex", there.nic_index.unwrap_or(0) != wanted.nic_index.unwrap_or(0)),
             ("assignPublicIp", there.assign_public_ip != wanted.assign_public_ip),
+            // A VNIC that exists keeps its address.
+            ("privateIp", there.private_ip != wanted.private_ip && !has_vnic(object)),
         ];
         let fixed = names(&fixed);
         if !fixed.is_empty() {
@@ -86,6 +104,7 @@ impl TemplateObject {
             ("ipv4Count", there.ipv4_count != wanted.ipv4_count),
             ("ipv6Count", there.ipv6_count != wanted.ipv6_count),
             ("allowedNamespaces", there.allowed_namespaces != wanted.allowed_namespaces),
+            ("subnetRoute", there.subnet_route != wanted.subnet_route),
             ("routes", there.routes != wanted.routes),
             ("mtu", there.mtu != wanted.mtu),
             ("skipSourceDestCheck", there.skip_source_dest_check != wanted.skip_source_dest_check),
@@ -97,7 +116,8 @@ impl TemplateObject {
         let changeable = names(&changeable);
         // Destructured, nothing copied: a new field is a compile error here.
         let VnicAttachmentSpec { instance_id, requested_addresses, vnic } = &object.spec;
-        let is_same = *instance_id == self.instance && requested_addresses.is_empty() && vnic == wanted;
+        let is_same_vnic = vnic == wanted || vnic == self.with_address_of(object).template.as_ref();
+        let is_same = *instance_id == self.instance && requested_addresses.is_empty() && is_same_vnic;
         match (changeable.is_empty(), is_same) {
             (true, true) => Difference::None,
             // A field of a later version that this function does not know.
@@ -105,6 +125,10 @@ impl TemplateObject {
             (false, _) => Difference::Changeable(changeable),
         }
     }
+}
+
+fn has_vnic(object: &VnicAttachment) -> bool {
+    object.status.as_ref().is_some_and(|status| status.vnic_id.is_some())
 }
 
 /// The profile of an object: its label names it, and its name is the stamped one. An object without the label belongs to its

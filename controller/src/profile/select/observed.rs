@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::{VnicAttachment, VnicName, VnicProfile};
 use vcn::Ocid;
 
-use crate::cluster::store::{NodeView, Store};
+use crate::cluster::store::{NodePools, NodeView, Store};
 
 /// A snapshot of the cluster: each list is complete, and as old as its watch is behind.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,8 @@ pub(crate) struct Observed {
     /// The names of the unreadable ones.
     pub unreadable_profiles: BTreeSet<String>,
     pub nodes: Vec<Arc<NodeView>>,
+    /// The node pools that instances' metadata names, as far as they were read.
+    pub pools: Arc<NodePools>,
     /// All readable VnicAttachments, of any requester.
     pub attachments: Vec<Arc<VnicAttachment>>,
     /// The names of the unreadable ones.
@@ -38,6 +40,7 @@ impl Observed {
             profiles: profiles.iter().cloned().collect(),
             unreadable_profiles: profiles.unreadable().clone(),
             nodes: store.nodes().iter().cloned().collect(),
+            pools: store.pools(),
             attachments: attachments.iter().cloned().collect(),
             unreadable_attachments: attachments.unreadable().clone(),
         }

@@ -1,12 +1,12 @@
-//! Which nodes each VnicProfile selects: by its selector, and by the nodes' annotations if it allows them. Pure.
+//! Which nodes each VnicProfile selects: by node pool or by its selector, and by the nodes' annotations if it allows them. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{VnicProfile, wanted_profiles};
-use kube::core::{Selector, SelectorExt};
 use vcn::Ocid;
 
 use crate::cluster::store::NodeView;
+use crate::profile::select::matcher::{Confirmation, Matcher, ServedInstances};
 use crate::profile::select::observed::Observed;
 
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(crate) struct Selections<'a> {
     pub instances: BTreeMap<Ocid, &'a NodeView>,
     /// Problems that a person must solve.
     pub problems: Vec<NodeProblem<'a>>,
+    /// The instances whose node pool decides about VNICs, with the node pool that their Node's annotation names.
+    pub nominated: BTreeMap<Ocid, &'a Ocid>,
 }
 
 #[derive(Debug)]
@@ -30,10 +32,21 @@ pub(crate) struct Selection<'a> {
     pub nodes: BTreeMap<Ocid, &'a NodeView>,
     /// Instances that keep their VNICs: their node's annotation is invalid, or a second node claims them.
     pub undecided: BTreeSet<Ocid>,
+    /// Nodes whose node pool the instance's metadata has not confirmed yet. They get no new VNIC; those that have one of this
+    /// profile are among `nodes` as well.
+    pub unconfirmed: BTreeMap<Ocid, Unconfirmed<'a>>,
     /// Selected nodes without an instance yet.
     pub unborn: BTreeSet<&'a str>,
     /// Selected nodes that get nothing, and why: they are not instances, or another node has the instance.
     pub excluded: BTreeMap<&'a str, String>,
+}
+
+/// A node whose node pool is not confirmed yet.
+#[derive(Debug)]
+pub(crate) struct Unconfirmed<'a> {
+    pub node: &'a NodeView,
+    /// Why its instance could not be read, if that was tried.
+    pub error: Option<String>,
 }
 
 /// Why a profile is inactive.
@@ -41,6 +54,8 @@ pub(crate) struct Selection<'a> {
 pub(crate) enum InactiveReason {
     Paused,
     InvalidSelector(String),
+    /// An attachment is possible for one node only, and several are selected.
+    InvalidSpec(String),
 }
 
 /// A problem of a node's request, for an Event on the Node.
@@ -66,6 +81,12 @@ pub(crate) const NO_INSTANCE: &str = "NodeIsNoInstance";
 pub(crate) const SECOND_CLAIM: &str = "InstanceClaimedTwice";
 /// The Node is younger than a VNIC that it no longer requests: it was recreated without its label or annotation.
 pub(crate) const NODE_RECREATED: &str = "NodeRecreated";
+/// The node's annotation names a node pool, and its instance's metadata does not.
+pub(crate) const POOL_MISMATCH: &str = "NodePoolMismatch";
+/// The node's annotation names a node pool, and its instance cannot be read.
+pub(crate) const POOL_UNREADABLE: &str = "NodePoolUnreadable";
+/// A VNIC exists, and its template has got an address since.
+pub(crate) const PRIVATE_IP_IGNORED: &str = "PrivateIpIgnored";
 /// Another requester has a VNIC of this name on the node.
 pub(crate) const NAME_CONFLICT: &str = "VnicNameConflict";
 
@@ -76,22 +97,24 @@ pub(crate) fn select(observed: &Observed) -> Selections<'_> {
         all.profiles.insert(name, Selection::new(profile));
     }
     all.unreadable = observed.unreadable_profiles.iter().map(String::as_str).collect();
-    let selectors: BTreeMap<&str, Selector> = all
+    let served = ServedInstances::of(observed);
+    let matchers: BTreeMap<&str, Matcher<'_>> = all
         .profiles
         .iter_mut()
         .filter_map(|(name, selection)| {
-            Selector::try_from(selection.profile.spec.node_selector.clone())
-                .map_err(|error| selection.hold = Some(InactiveReason::InvalidSelector(error.to_string())))
+            Matcher::of(selection.profile, observed, &served)
+                .map_err(|why| selection.hold = Some(InactiveReason::InvalidSelector(why)))
                 .ok()
-                .map(|selector| (*name, selector))
+                .map(|matcher| (*name, matcher))
         })
         .collect();
     let mut nodes: Vec<&NodeView> = observed.nodes.iter().map(AsRef::as_ref).collect();
     // Of several Nodes that claim one instance, the senior one counts.
     nodes.sort_by_key(|node| node.seniority());
     for node in nodes {
-        all.add(node, &selectors);
+        all.add(node, &matchers);
     }
+    all.profiles.values_mut().for_each(Selection::hold_if_ambiguous);
     all.problems.sort();
     all
 }
@@ -111,7 +134,12 @@ impl<'a> Selections<'a> {
         held || self.unreadable.contains(profile)
     }
 
-    fn add(&mut self, node: &'a NodeView, selectors: &BTreeMap<&str, Selector>) {
+    /// Whether a new VNIC of the profile may be requested for the instance.
+    pub(in crate::profile) fn is_confirmed(&self, profile: &str, instance: &Ocid) -> bool {
+        self.profiles.get(profile).is_none_or(|selection| !selection.unconfirmed.contains_key(instance))
+    }
+
+    fn add(&mut self, node: &'a NodeView, matchers: &BTreeMap<&str, Matcher<'_>>) {
         let holder = node.instance.as_ref().map(|instance| *self.instances.entry(instance.clone()).or_insert(node));
         let senior = holder.filter(|holder| holder.name != node.name).map(|holder| holder.name.as_str());
         let wanted = node.vnics.as_deref().map_or(Ok(Vec::new()), wanted_profiles);
@@ -123,8 +151,9 @@ impl<'a> Selections<'a> {
         let labels = node.labels.map();
         for (name, selection) in &mut self.profiles {
             let is_named = named.remove(name);
-            let Some(selector) = selectors.get(name) else { continue };
-            let (selected, by_annotation) = (selector.matches(&labels), selection.profile.spec.allow_node_annotation);
+            let Some(matcher) = matchers.get(name) else { continue };
+            let (selected, by_annotation) =
+                (matcher.matches(node, &labels), selection.profile.spec.allow_node_annotation);
             if is_named && let Some((reason, note)) = refusal(name, selection.profile, selected) {
                 self.problems.push(NodeProblem { node: node.name.as_str(), reason, note });
             }
@@ -148,7 +177,13 @@ impl<'a> Selections<'a> {
                     self.problems.push(NodeProblem { node: node.name.as_str(), reason: SECOND_CLAIM, note });
                 }
                 (Some(instance), None, _) if is_wanted => {
-                    selection.nodes.insert(instance.clone(), node);
+                    let confirmation = matcher.confirmation(node, instance);
+                    if !matches!(confirmation, Confirmation::NotNeeded)
+                        && let Some(pool) = &node.node_pool
+                    {
+                        self.nominated.insert(instance.clone(), pool);
+                    }
+                    self.problems.extend(selection.take(node, instance, confirmation));
                 }
                 (None, _, None) if is_wanted => {
                     selection.unborn.insert(node.name.as_str());
@@ -186,7 +221,9 @@ fn refusal(name: &str, profile: &VnicProfile, is_selected: bool) -> Option<(&'st
         )),
         (true, false) => Some((
             NOT_SELECTED,
-            format!("VnicProfile {name} is for other Nodes: its nodeSelector does not match this one's labels"),
+            format!(
+                "VnicProfile {name} is for other Nodes: neither its nodePools nor its nodeSelector matches this one"
+            ),
         )),
         (true, true) => None,
     }
@@ -199,8 +236,54 @@ impl<'a> Selection<'a> {
             hold: profile.spec.paused.then_some(InactiveReason::Paused),
             nodes: BTreeMap::new(),
             undecided: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
             unborn: BTreeSet::new(),
             excluded: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a selected node, as far as its node pool is confirmed. Returns what a person must know.
+    fn take(&mut self, node: &'a NodeView, instance: &Ocid, confirmation: Confirmation) -> Option<NodeProblem<'a>> {
+        let profile = self.profile.metadata.name.as_deref().unwrap_or_default();
+        let pool = node.node_pool.as_ref().map_or("none", Ocid::as_str);
+        let problem = |reason, note| Some(NodeProblem { node: &node.name, reason, note });
+        match confirmation {
+            Confirmation::NotNeeded | Confirmation::Given => {
+                self.nodes.insert(instance.clone(), node);
+                None
+            }
+            Confirmation::Pending { has_vnic, error } => {
+                if has_vnic {
+                    self.nodes.insert(instance.clone(), node);
+                }
+                let note = error.as_ref().map(|error| {
+                    format!("VnicProfile {profile}: whether the instance is of node pool {pool} is not known: {error}; retried")
+                });
+                self.unconfirmed.insert(instance.clone(), Unconfirmed { node, error });
+                note.and_then(|note| problem(POOL_UNREADABLE, note))
+            }
+            Confirmation::Refused(named) => {
+                let named = named.map_or_else(|| "no node pool".to_owned(), |named| format!("node pool {named}"));
+                let note = format!(
+                    "VnicProfile {profile} is not for this Node: its annotation {} names node pool {pool}, its instance's metadata \
+                     (oke-pool-id) {named}",
+                    api::NODE_POOL_ANNOTATION
+                );
+                self.excluded.insert(&node.name, "its instance's metadata does not confirm its node pool".to_owned());
+                problem(POOL_MISMATCH, note)
+            }
+        }
+    }
+
+    /// An address can be on one VNIC only. Nodes that are not confirmed do not count: a Node that names another's node pool must
+    /// not stop the profile.
+    fn hold_if_ambiguous(&mut self) {
+        let fixed = self.profile.spec.attachments.iter().find(|template| template.private_ip.is_some());
+        let waiting = self.unconfirmed.keys().filter(|instance| self.nodes.contains_key(*instance)).count();
+        let nodes = self.nodes.len() - waiting + self.unborn.len();
+        if let (Some(template), None, 2..) = (fixed, &self.hold, nodes) {
+            let why = format!("attachment {} has privateIp, and the profile selects {nodes} nodes", template.name);
+            self.hold = Some(InactiveReason::InvalidSpec(why));
         }
     }
 }

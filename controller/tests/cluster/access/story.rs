@@ -231,7 +231,7 @@ impl<'c> Scene<'c> {
     }
 
     async fn profile(&self, name: &str) {
-        let template = json!({ "name": name, "purpose": "Host", "subnetId": self.subnet() });
+        let template = json!({ "name": name, "purpose": "Host", "subnetId": self.subnet(), "subnetRoute": true });
         let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [template] });
         self.make::<VnicProfile>("VnicProfile", name, spec).await;
     }
@@ -278,8 +278,8 @@ impl<'c> Scene<'c> {
     }
 
     async fn attachment(&self, name: &str, node: &str) {
-        let spec =
-            json!({ "instanceId": self.instance(node), "subnetId": self.subnet(), "name": name, "purpose": "Host" });
+        let spec = json!({ "instanceId": self.instance(node), "subnetId": self.subnet(), "name": name, "purpose": "Host",
+                "subnetRoute": true });
         self.make::<VnicAttachment>("VnicAttachment", name, spec).await;
     }
 

@@ -36,8 +36,14 @@ async fn profile_adds_at_most_two_kilobytes_to_its_templates() {
                 "nsgIds": groups(5), "ipv4Count": 31 })
         })
         .collect();
-    for (name, templates) in [("usual", json!([large()])), ("eight", eight)] {
-        let spec = json!({ "nodeSelector": { "matchLabels": { "pool": name } }, "attachments": templates });
+    let labels = |pool: &str| json!({ "nodeSelector": { "matchLabels": { "pool": pool } } });
+    let pools = json!({ "nodePools": (0..16).map(|number| ocid("nodepool", number)).collect::<Value>() });
+    for (name, mut spec, templates) in [
+        ("usual", labels("usual"), json!([large()])),
+        ("eight", labels("eight"), eight),
+        ("pools", pools, json!([large()])),
+    ] {
+        spec["attachments"] = templates;
         let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
             "metadata": { "name": name }, "spec": spec });
         let made = profiles.patch(name, &PatchParams::apply("kubectl"), &Patch::Apply(&object)).await.unwrap();

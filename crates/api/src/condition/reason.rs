@@ -56,6 +56,12 @@ reasons! {
     Ready True on OnReady:
         "The VNIC is attached with all its addresses, and the node's agent has set it up, or has not reported yet.",
         "Nothing.";
+    NoRoutes True on OnReady:
+        "As Ready, and the host uses the VNIC of purpose Host only for packets from its address: neither subnetRoute nor routes is set.",
+        "Set spec.subnetRoute to true if the host should reach the VNIC's subnet through it, and spec.routes for networks behind it.";
+    PrivateIpIgnored True on OnReady:
+        "As Ready, but the VNIC has another address than spec.privateIp. It existed before, or a version that does not know the field created it.",
+        "Delete the VnicAttachment to get a VNIC with the address; a VnicProfile creates it again.";
     Configured True on OnConfigured:
         "The node's agent has set the VNIC up.",
         "Nothing.";
@@ -113,8 +119,8 @@ reasons! {
     AddressesPending False on OnReady:
         "The VNIC is attached, but some addresses are still missing or superfluous.",
         "Wait some seconds. If it stays, the message has the cause.";
-    AddressTaken False on OnReady:
-        "An address of requestedAddresses is in use elsewhere, or not in the subnet.",
+    AddressTaken False on OnAttached OnReady:
+        "privateIp, or an address of requestedAddresses, is in use elsewhere or not in the subnet.",
         "Request another address, or free it: `oci network private-ip list --subnet-id … --ip-address …`.";
     ChangePending False on OnReady:
         "The VNIC is attached, but a change of its security groups, tags or other settings is not complete.",
@@ -149,11 +155,11 @@ reasons! {
     /// Why a condition of a VnicProfile holds or not.
     ProfileReason;
     Ready True on OnReady:
-        "All VNICs of all selected nodes are ready. A Node that the message names gets none: it is not an OCI instance, or an older Node has its instance.",
+        "All VNICs of all selected nodes are ready. A Node that the message names gets none: it is not an OCI instance, an older Node has its instance, or its instance is not of the node pool that its annotation names.",
         "Nothing. If the message names a Node, read its Events.";
     NoNodes True on OnReady:
         "No node is selected; or, with allowNodeAnnotation, no selected node requests the profile; or the selected nodes get no VNIC (the message has the cause).",
-        "Check `kubectl get nodes -l …` and the annotation oke.oraclecloud.com/vnics on the Node, if you expect nodes.";
+        "Check `kubectl get nodes -l …`, and on the Node the annotations oci.oraclecloud.com/node-pool-id (for nodePools) and oke.oraclecloud.com/vnics, if you expect nodes.";
     Progressing False on OnReady:
         "Some VNICs of selected nodes are not ready yet.",
         "Wait. `kubectl get vnica -l oke.oraclecloud.com/profile=…` lists them.";
@@ -166,6 +172,9 @@ reasons! {
     Conflict False on OnReady:
         "Another VnicProfile or VnicAttachment requests a VNIC of the same name for a selected node.",
         "Rename the VNIC, or select other nodes. The message names the other object.";
+    InvalidSpec False on OnReady:
+        "An attachment has privateIp, and the profile selects more than one node. The controller creates, changes and removes nothing.",
+        "Remove privateIp, or select one node: one VnicProfile or VnicAttachment per fixed address.";
     InvalidSelector False on OnReady:
         "The nodeSelector is invalid. The controller creates, changes and removes nothing.",
         "Correct the selector: the message has the error.";
@@ -175,6 +184,17 @@ reasons! {
     Paused Unknown on OnReady:
         "spec.paused is true: the controller creates, changes and removes nothing.",
         "Set it to false.";
+}
+
+impl AttachmentReason {
+    /// This reason as it is planned: those of a ready VNIC differ only in what they tell its owner.
+    #[must_use]
+    pub const fn planned(self) -> Self {
+        match self {
+            Self::NoRoutes | Self::PrivateIpIgnored => Self::Ready,
+            other => other,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -194,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_true_only_for_attached_and_ready() {
+    fn condition_is_true_only_while_the_vnic_is_usable() {
         let good: Vec<&str> = AttachmentReason::ALL
             .iter()
             .filter(|reason| reason.status() == ConditionStatus::True)
             .map(|reason| reason.as_str())
             .collect();
-        assert_eq!(good, ["Attached", "Ready", "Configured"]);
+        assert_eq!(good, ["Attached", "Ready", "NoRoutes", "PrivateIpIgnored", "Configured"]);
     }
 }

@@ -62,6 +62,9 @@ fn template(of: &str) -> String {
         ("ipv4Count", 16),
         ("ipv6Count", 16),
         ("mtu", 11),
+        // With the longest IPv4 address.
+        ("privateIp", 30),
+        ("subnetRoute", 19),
         ("skipSourceDestCheck", 28),
         ("assignPublicIp", 23),
         ("onDelete", 20),

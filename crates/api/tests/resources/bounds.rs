@@ -59,6 +59,15 @@ async fn a_profile_has_one_to_eight_templates_of_different_names() {
         let complaints = try_create(&client, &object(wrong)).await.unwrap_err();
         assert!(complaints.iter().any(|(at, _)| at == "spec.attachments"), "{complaints:?}");
     }
+    let pools = |ids: Value| with(profile("bounds"), json!({ "nodeSelector": null, "nodePools": ids }));
+    let ids = |count: u32| (0..count).map(|number| ocid("nodepool", number)).collect::<Value>();
+    assert!(try_create(&client, &pools(ids(16))).await.is_ok());
+    for wrong in
+        [ids(17), json!([ocid("instance", 1)]), json!([ocid("nodepool", 1), ocid("nodepool", 1)]), json!(["x"])]
+    {
+        let complaints = try_create(&client, &pools(wrong)).await.unwrap_err();
+        assert!(complaints.iter().any(|(at, _)| at.starts_with("spec.nodePools")), "{complaints:?}");
+    }
     let complaints = try_create(&client, &object(json!([templates(1)[0], templates(1)[0]]))).await.unwrap_err();
     assert!(complaints.iter().any(|(_, message)| message.contains("Duplicate value")), "{complaints:?}");
 }

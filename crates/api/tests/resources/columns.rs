@@ -5,7 +5,7 @@ use kube::core::Request;
 use serde_json::{Value, json};
 
 use crate::cluster::{api, client, typed};
-use crate::sample::{attachment, network_test, ocid, profile};
+use crate::sample::{attachment, network_test, ocid, profile, with};
 
 /// Headings and the cells of one object, but for its age; those of `-o wide` too where that is asked for.
 async fn row(client: &kube::Client, plural: &str, wide: bool) -> String {
@@ -35,11 +35,11 @@ async fn objects_are_shown_with_node_address_state_and_counts() {
     for (plural, object, status, narrow, wide) in [
         (
             "vnicattachments",
-            attachment("columns"),
+            with(attachment("columns"), json!({ "subnetRoute": true })),
             json!({ "nodeName": "10.0.0.2", "vnicId": vnic, "ownAddresses": ["10.0.32.2", "2603:c020:0:2::2"],
                 "conditions": conditions("SubnetFull", "no free address") }),
             "Name=columns Node=10.0.0.2 VNIC-Name=storage Address=10.0.32.2 Ready=False Reason=SubnetFull ",
-            format!("VNIC={vnic} Subnet={subnet} Instance={instance} Message=no free address "),
+            format!("Subnet-Route=true VNIC={vnic} Subnet={subnet} Instance={instance} Message=no free address "),
         ),
         (
             "vnicprofiles",

@@ -27,12 +27,15 @@ struct Case {
 const TEMPLATE: &str = "spec.attachments[].";
 const FIXED: &str = "cannot be changed: make another VnicAttachment";
 const ADDRESS: &str = "must be an IPv4 or IPv6 address";
+const IPV4: &str = "must be an IPv4 address";
 const BLOCK: &str = "must be a CIDR block without host bits, such as 10.1.0.0/16 or fd00:1::/48";
 const DEFAULT: &str = "must not be a default route, whole or in pieces: /8 is the widest for IPv4, /7 for IPv6";
 const LINK_LOCAL: &str = "must not be link-local: that traffic is the host's own";
 const FAMILY: &str = "via and destination must be of one family";
 const NAMESPACES: &str = "allowedNamespaces are for purpose Attach only";
 const MODE: &str = "mode is for purpose Attach only";
+const SUBNET_ROUTE: &str = "subnetRoute is for purpose Host only";
+const PRIVATE_IP: &str = "privateIp is for purpose Host, and for purpose Attach with mode Exclusive";
 const SHARED: &str = "a VNIC that pods share has at most 32 IPv4 addresses";
 const TAG_KEY: &str = "keys are 1 to 100 printable ASCII characters without spaces and periods";
 const OUR_TAG: &str = "keys that begin with oke-node-manager/ are the controller's own";
@@ -110,6 +113,10 @@ fn fixed_fields() -> Vec<Case> {
         fixed("purpose", "spec.purpose", json!("Host"), json!("Pods")),
         fixed("nicIndex", "spec.nicIndex", Value::Null, json!(1)),
         fixed("assignPublicIp", "spec.assignPublicIp", json!(true), Value::Null),
+        fixed("privateIp", "spec.privateIp", json!("10.0.0.5"), json!("10.0.0.6")),
+        // Neither added nor removed.
+        fixed("privateIp", "spec.privateIp", Value::Null, json!("10.0.0.5")),
+        fixed("privateIp", "spec.privateIp", json!("10.0.0.5"), Value::Null),
         mode(),
         // Said or not, it is the same.
         Case {
@@ -132,6 +139,10 @@ fn attachment_fields() -> Vec<Case> {
     let two_v6 = json!(["fd00::5", "fd00::6"]);
     let attach = |mut more: Value| {
         more["purpose"] = json!("Attach");
+        more
+    };
+    let own = |mut more: Value| {
+        more["privateIp"] = json!("10.0.0.5");
         more
     };
     let exclusive = json!({ "mode": "Exclusive", "ipv4Count": 33 });
@@ -160,6 +171,15 @@ fn attachment_fields() -> Vec<Case> {
             attach(json!({ "mode": "Exclusive" })),
             json!({ "purpose": "Host", "mode": "Shared" }),
         ),
+        field("spec.subnetRoute", SUBNET_ROUTE, json!({ "subnetRoute": true }), attach(json!({ "subnetRoute": true }))),
+        field("spec.privateIp", PRIVATE_IP, own(json!({})), attach(own(json!({})))),
+        field(
+            "spec.privateIp",
+            PRIVATE_IP,
+            attach(own(json!({ "mode": "Exclusive" }))),
+            own(json!({ "purpose": "Pods" })),
+        ),
+        field("spec.privateIp", IPV4, own(json!({})), json!({ "privateIp": "fd00::5" })),
         field("spec.ipv4Count", SHARED, attach(exclusive), attach(json!({ "ipv4Count": 33 }))),
         field("spec.allowedNamespaces", NAMESPACES, namespaces("Attach"), namespaces("Pods")),
         field(tags, TAG_KEY, tag("cost-center/1"), tag("a b")),
@@ -177,7 +197,13 @@ fn profile_fields() -> Vec<Case> {
     let nodes = |selector: Value, all: Option<bool>| json!({ "nodeSelector": selector, "allNodes": all });
     let (expressions, selection) = ("spec.nodeSelector.matchExpressions[]", "spec.nodeSelector");
     let values = "values are for In and NotIn, which need at least one";
-    let all = "nodeSelector needs a label or an expression, or else allNodes: true and neither";
+    let all = "a profile needs nodePools, or a nodeSelector with a label or an expression, or nodeSelector: {} with allNodes: true";
+    let alone = "nodePools select the nodes alone: leave nodeSelector and allNodes out";
+    let pools = |more: Value| {
+        let mut spec = json!({ "nodePools": [ocid("nodepool", 1)], "nodeSelector": null });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
     let some = json!({ "matchLabels": { "pool": "a" } });
     let empty = json!({ "matchLabels": {}, "matchExpressions": [] });
     let exists = json!({ "matchExpressions": [{ "key": "pool", "operator": "Exists" }] });
@@ -195,6 +221,9 @@ fn profile_fields() -> Vec<Case> {
         on_profile(selection, all, nodes(some.clone(), Some(false)), nodes(empty, Some(false))),
         on_profile(selection, all, nodes(exists, None), nodes(some, Some(true))),
         on_profile(selection, all, nodes(extra, None), nodes(misspelt, None)),
+        on_profile(selection, all, pools(json!({})), pools(json!({ "nodePools": [] }))),
+        on_profile("spec.nodePools", alone, pools(json!({ "allNodes": false })), pools(json!({ "allNodes": true }))),
+        on_profile("spec.nodePools", alone, pools(json!({ "paused": true })), pools(json!({ "nodeSelector": {} }))),
         named(&"p".repeat(63), &"p".repeat(64)),
         named("p-1", "p.1"),
     ]

@@ -6,7 +6,7 @@ mod returned;
 use std::path::Path;
 use std::process::Command;
 
-use datapath::host::{HostNetwork, desired, observe};
+use datapath::host::{HostNetwork, HostVnic, Placement, desired, observe};
 use datapath::{Change, Object, Place, Places, Step, apply};
 use ipnetwork::IpNetwork;
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, Socket};
@@ -240,4 +240,29 @@ fn the_nft_tables_read_as_the_plan_does() {
             assert!(listing.contains(line), "{line}: {listing}");
         }
     });
+}
+
+#[test]
+fn vnics_of_one_subnet_share_rules_and_have_own_routes() {
+    let mut network = network();
+    let subnets = ["10.0.4.0/24", "2001:db8::/64"].map(|block| block.parse().unwrap()).to_vec();
+    let first = HostVnic { on_link: subnets, ..network.vnics[0].clone() };
+    let mut second =
+        HostVnic { placement: Placement::Device { link: name("ens6") }, table: TableId(1002), ..first.clone() };
+    second.vnic.id = "ocid1.vnic.oc1.iad.v6".parse().unwrap();
+    network.vnics = vec![first, second];
+    let objects = desired(&network);
+    for (at, object) in objects.iter().enumerate() {
+        assert!(
+            !objects[..at].iter().any(|before| before == object && matches!(object, Object::Rule(_))),
+            "{object} twice"
+        );
+    }
+    let to = |table: u32| {
+        let leads = |object: &&Object| matches!(object, Object::Rule(rule) if rule.to == Some("10.0.4.0/24".parse().unwrap()) && rule.table == TableId(table));
+        objects.iter().filter(leads).count()
+    };
+    assert_eq!([to(254), to(1001), to(1002)], [1, 1, 1]);
+    let on_link = |object: &&Object| matches!(object, Object::Route(route) if route.via.is_none() && route.destination == "2001:db8::/64".parse().unwrap());
+    assert_eq!(objects.iter().filter(on_link).count(), 2);
 }

@@ -51,7 +51,7 @@ impl Diagnosis {
         let (blocking, degraded): (Vec<_>, Vec<_>) =
             conditions.into_iter().map(finding).partition(|it| it.condition.severity == Severity::Blocking);
         let agent_ready = status.readiness.ready;
-        let ready = other_network.is_none().then(|| agent_ready && blocking.is_empty());
+        let ready = other_network.is_none().then_some(agent_ready && blocking.is_empty());
         Self { ready, agent_ready, blocking, degraded, other_network }
     }
 }

@@ -17,7 +17,15 @@ fn boot() -> BootId {
 fn hosted() -> Vec<HostVnic> {
     let vnic = vm_vnics().remove(1);
     let placement = Placement::Device { link: "ens5".parse().unwrap() };
-    vec![HostVnic { vnic, placement, table: TableId(1000), mtu: Mtu::VCN, pod_blocks: Vec::new(), routes: Vec::new() }]
+    vec![HostVnic {
+        vnic,
+        placement,
+        table: TableId(1000),
+        mtu: Mtu::VCN,
+        pod_blocks: Vec::new(),
+        on_link: Vec::new(),
+        routes: Vec::new(),
+    }]
 }
 
 fn facts(npn: Result<Option<NativePodNetwork>, String>) -> NodeFacts {

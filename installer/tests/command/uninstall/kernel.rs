@@ -178,6 +178,7 @@ fn network() -> HostNetwork {
             table: TableId(1000),
             mtu: Mtu::VCN,
             pod_blocks: Vec::new(),
+            on_link: Vec::new(),
             routes: Vec::new(),
         }],
         pods: Some(PodServices { may_use_metadata: true, may_spoof: false, ipv6: true }),

@@ -28,7 +28,15 @@ pub(crate) fn network() -> HostNetwork {
     };
     let placement = Placement::Device { link: name("ens5") };
     let pod_blocks = ["10.0.4.0/24", "2001:db8::/64"].map(|block| block.parse().unwrap()).to_vec();
-    let vnics = vec![HostVnic { vnic, placement, table: TableId(1001), mtu: Mtu::VCN, pod_blocks, routes: Vec::new() }];
+    let vnics = vec![HostVnic {
+        vnic,
+        placement,
+        table: TableId(1001),
+        mtu: Mtu::VCN,
+        pod_blocks,
+        on_link: Vec::new(),
+        routes: Vec::new(),
+    }];
     HostNetwork {
         primary: name("ens3"),
         vnics,

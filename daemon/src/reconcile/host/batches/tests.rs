@@ -21,6 +21,7 @@ fn network() -> HostNetwork {
         table: TableId(990 + u32::from(last)),
         mtu: Mtu::VCN,
         pod_blocks: Vec::new(),
+        on_link: Vec::new(),
         routes: Vec::new(),
     };
     HostNetwork {
