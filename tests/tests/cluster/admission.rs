@@ -289,7 +289,8 @@ async fn kubelet_can_set_any_label_except_node_restriction_labels() {
 /// An agent's pod on a node, and the token that the kubelet there would give it.
 async fn agent_on(server: &ApiServer, node: &str) -> (String, Client) {
     make_node(server, node, json!({})).await;
-    let name = format!("oke-node-agent-{node}");
+    // Of a pool's DaemonSet: policies know accounts and tokens, and no names of pods.
+    let name = format!("oke-node-agent-pilot-{node}");
     make_pod(server, NAMESPACE, &name, Some(node)).await;
     let client = client_of(server, &name).await;
     (name, client)
