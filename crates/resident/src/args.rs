@@ -64,7 +64,8 @@ pub struct ResidentOptions {
     /// with a certificate of ca.crt [default: METRICS_PORT is open]
     #[arg(long, global = true, env = "METRICS_TLS_DIR", value_name = "DIR")]
     pub metrics_tls_dir: Option<PathBuf>,
-    /// The address of the pod's Node, from the downward API: METRICS_PORT is opened on it [default: unknown]
+    /// The address of the pod's Node, from the downward API: METRICS_PORT is opened on it. Without it METRICS_PORT is refused
+    /// [default: unknown]
     #[arg(long, global = true, env = "NODE_IP", value_name = "ADDRESS")]
     pub node_ip: Option<IpAddr>,
     /// The lowest level that is logged
