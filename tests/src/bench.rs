@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+mod accelerated;
 mod agent;
 mod args;
 mod burst;
@@ -37,6 +38,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
+    let accelerated = || {
+        let measured = accelerated::measure(&args.bin_dir, Duration::from_secs(args.idle_seconds));
+        report::accelerated_table(measured.context("measure the agent on a node with GPUs")?)
+    };
+    if args.accelerated_only {
+        print!("{}", accelerated()?);
+        return Ok(());
+    }
     let contenders = Contender::all(args, node.state.path())?;
     for contender in &contenders {
         contender.prove().with_context(|| format!("prove that {} works before timing it", contender.name))?;
@@ -51,7 +60,8 @@ fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
     machine::schedule_ordinarily();
     let agent = agent::measure(&args.bin_dir, args.agent_pods, Duration::from_secs(args.idle_seconds));
     let agent = agent.context("measure the agent")?;
+    let accelerated = accelerated()?;
     writeln!(header, "- load average afterwards: {}", machine::load()?)?;
-    print!("{}{extra}", Report { args, header, singles, bursts, agent }.to_markdown()?);
+    print!("{}{extra}{accelerated}", Report { args, header, singles, bursts, agent }.to_markdown()?);
     Ok(())
 }

@@ -234,7 +234,8 @@ impl Summary {
         self.bounded()
     }
 
-    /// Sorts the checks, the worst first, and leaves out what makes the summary longer than [`SUMMARY_MAX`].
+    /// Sorts the checks, the worst first, and leaves out what makes the summary longer than [`SUMMARY_MAX`]: the devices of the least
+    /// important checks first, because a problem without its devices says more than none.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         for check in &mut self.checks {
@@ -248,8 +249,14 @@ impl Summary {
             }
         }
         self.checks.sort_by(|a, b| a.rank().cmp(&b.rank()));
-        while serde_json::to_vec(&self).map_or(0, |text| text.len()) > SUMMARY_MAX && self.checks.pop().is_some() {
-            self.left_out += 1;
+        while serde_json::to_vec(&self).map_or(0, |text| text.len()) > SUMMARY_MAX {
+            if let Some(check) = self.checks.iter_mut().rev().find(|check| !check.devices.is_empty()) {
+                check.devices.clear();
+            } else if self.checks.pop().is_some() {
+                self.left_out += 1;
+            } else {
+                break;
+            }
         }
         self
     }

@@ -12,6 +12,12 @@ impl Container {
         self
     }
 
+    /// The same with one more capability, as an overlay may grant it.
+    pub fn with_capability(mut self, name: &str) -> Self {
+        self.capabilities.push(name.to_owned());
+        self
+    }
+
     /// The same without a volume, to see what breaks.
     pub fn without_volume(mut self, host: &Path) -> Self {
         self.volumes.retain(|volume| volume.host != host);

@@ -7,6 +7,7 @@
 //!   plugin     a run of a plugin, as a runtime makes it, and its answer
 //!   calls      the same under strace: which system calls it makes, and one of them failing or deadly
 //!   dump       all there is on a host, as other programs show it
+//!   recorded   trees of nodes with accelerators, from compact descriptions
 //! ```
 
 #![expect(clippy::unwrap_used, reason = "it runs in tests, which may fail by panicking")]
@@ -15,10 +16,12 @@ mod calls;
 mod dump;
 mod namespace;
 mod plugin;
+mod recorded;
 mod vnics;
 
 pub use calls::{Call, Fault, Traced, sample};
 pub use dump::{differences, foreign_lines, settings, text_of};
 pub use namespace::{PATIENCE, before_next_look, ip, name, path_of, pings, reaches, reaches_from, sh, within};
 pub use plugin::{assert_success, error_of, json_of, spawn};
+pub use recorded::write_accelerators;
 pub use vnics::{Families, VnicHost, no_detection, vnic_pool};

@@ -18,7 +18,7 @@ const VNICS: usize = 2;
 
 /// Announcements are repeated after a second, and connections of freed addresses gathered for a moment: then a burst's
 /// work is done.
-const AFTERCARE: Duration = Duration::from_secs(3);
+pub(super) const AFTERCARE: Duration = Duration::from_secs(3);
 
 /// What was found out.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ fn vcn(pods: usize) -> anyhow::Result<Vcn> {
 
 /// The agent's container in a cluster of its own, with an API server on the node's loopback that it watches. Whether the
 /// agent watches or reads a file makes a difference of some MiB, so there is no measurement without.
-fn cluster(vcn: &Vcn, node: &Node) -> anyhow::Result<(Container, ApiServer)> {
+pub(super) fn cluster(vcn: &Vcn, node: &Node) -> anyhow::Result<(Container, ApiServer)> {
     const SECRETS: &str = "/run/bench-secrets";
     let object = vcn.native_pod_network(node.name(), NpnShape::PerFamily)?;
     let start = || {
@@ -137,17 +137,21 @@ fn all_at_once<T: Send>(
 }
 
 /// The agent's process, from outside.
-struct Process {
+pub(super) struct Process {
     pid: Pid,
 }
 
 impl Process {
-    fn of(agent: &Agent) -> anyhow::Result<Self> {
+    pub(super) fn of(agent: &Agent) -> anyhow::Result<Self> {
         Ok(Self { pid: Pid::from_raw(agent.id().try_into()?) })
     }
 
     /// What the agent takes while something is done and for some time after.
-    fn during<T>(&self, after: Duration, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(Interval, T)> {
+    pub(super) fn during<T>(
+        &self,
+        after: Duration,
+        act: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<(Interval, T)> {
         // "5" is what makes the kernel take the peak to be what is resident now.
         fs::write(format!("/proc/{}/clear_refs", self.pid), "5").context("reset the peak of the agent's memory")?;
         let (begun, before) = (Instant::now(), self.cpu()?);

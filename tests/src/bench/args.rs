@@ -36,6 +36,9 @@ pub struct Args {
     /// For how long the agent is watched when nothing happens
     #[arg(long, default_value_t = 60)]
     pub idle_seconds: u64,
+    /// Measure nothing but the agent on a node with eight GPUs
+    #[arg(long)]
+    pub accelerated_only: bool,
 }
 
 impl Args {

@@ -71,12 +71,12 @@ impl Controller {
         Ok(Self { client: Client::new(identity), peer })
     }
 
-    /// Asks for the node's health, as the leader does once in four minutes.
-    pub(crate) fn poll(&self, node: &Node) -> anyhow::Result<()> {
+    /// Asks for the node's health, as the leader does once in four minutes, and gives the answer.
+    pub(crate) fn poll(&self, node: &Node) -> anyhow::Result<Value> {
         let request = || Request::get("/v1/summary");
         let reply = on(node, async || Ok(self.client.send(self.peer, request(), LIMIT).await?))?;
         ensure!(reply.status == 200 && !reply.body.is_empty(), "the agent answered {}", reply.status);
-        Ok(())
+        Ok(serde_json::from_slice(&reply.body)?)
     }
 }
 

@@ -17,6 +17,10 @@ const PLUGIN_BYTES: u64 = 2 << 20;
 const IDLE_KIB: u64 = 12 << 10;
 const LADEN_KIB: u64 = 16 << 10;
 
+/// The most of a node with eight GPUs: resident memory in KiB, and the share of a processor.
+const ACCELERATED_KIB: u64 = 16 << 10;
+const ACCELERATED_SHARE: f64 = 0.002;
+
 /// Everything that was found out.
 pub(crate) struct Report<'a> {
     pub(crate) args: &'a Args,
@@ -129,6 +133,19 @@ fn agent_targets(text: &mut String, footprint: &Footprint) -> anyhow::Result<()>
         writeln!(text, "| {what} | {kib} KiB | ≤ {most} | {} |", verdict(kib <= most))?;
     }
     Ok(())
+}
+
+/// The agent with the files of BM.GPU.H100.8.
+pub(crate) fn accelerated_table(idle: Interval) -> anyhow::Result<String> {
+    let mut text =
+        "\n| agent with 8 GPUs and 16 RDMA ports, idle | measured | target | |\n|---|---|---|---|\n".to_owned();
+    let (share, peak) = (idle.share(), idle.peak);
+    let is_small = peak <= ACCELERATED_KIB;
+    writeln!(text, "| resident memory, at most | {peak} KiB | ≤ {ACCELERATED_KIB} | {} |", verdict(is_small))?;
+    let (measured, target) = (share * 100.0, ACCELERATED_SHARE * 100.0);
+    let is_quiet = share <= ACCELERATED_SHARE;
+    writeln!(text, "| of a processor | {measured:.3} % | ≤ {target} % | {} |", verdict(is_quiet))?;
+    Ok(text)
 }
 
 pub(crate) fn line(text: &mut String, what: &str, measured: f64, target: f64) -> anyhow::Result<()> {

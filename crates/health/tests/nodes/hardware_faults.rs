@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use health::{Report, SignalState, Verdict};
+use health::hardware::shapes::Shape;
+use health::summary::SUMMARY_MAX;
+use health::{Report, SignalState, Summary, Verdict};
 use serde_json::json;
 
 use crate::accelerated::pci;
@@ -17,7 +19,7 @@ const A10: fn() -> Node = Node::a10;
 /// A GPU and an RDMA function of BM.GPU.H100.8, and a port of its front end that is down by design.
 const GPU: &str = "0000:5b:00.0";
 const ADAPTER: &str = "0000:2a:00.1";
-const FRONT_END: &str = "0000:1f:00.1";
+const FRONT_END: &str = "0000:9a:00.0";
 
 pub(crate) fn log(node: &Node, text: &str) {
     node.write("kernel.log", &format!("<4>[864210.000001] {text}\n"));
@@ -25,7 +27,7 @@ pub(crate) fn log(node: &Node, text: &str) {
 
 /// The path of a file of the port of [`ADAPTER`].
 fn port(name: &str) -> String {
-    pci(ADAPTER, &format!("infiniband/mlx5_3/ports/1/{name}"))
+    pci(ADAPTER, &format!("infiniband/mlx5_4/ports/1/{name}"))
 }
 
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -121,7 +123,7 @@ pub(crate) fn hardware_faults() -> Vec<Fault> {
         fault(MI300X, &["rdma_ports_missing"], "7 of 8", |node| {
             let _ = fs::remove_dir_all(node.path(&pci("0000:a5:00.0", "infiniband")));
         }),
-        fault(H100, &["rdma_ports_down"], "0000:2a:00.1: mlx5_3 is 1: DOWN, 3: Disabled", |node| {
+        fault(H100, &["rdma_ports_down"], "0000:2a:00.1: mlx5_4 is 1: DOWN, 3: Disabled", |node| {
             node.write(&port("state"), "1: DOWN\n");
             node.write(&port("phys_state"), "3: Disabled\n");
         }),
@@ -142,7 +144,7 @@ pub(crate) fn hardware_faults() -> Vec<Fault> {
         fault(H100, &["gpus_not_allocatable"], "7 allocatable, 8 with a driver", |node| {
             node.facts.allocatable_gpus = Some(7);
         }),
-        fault(H100, &["slow_governors"], "powersave on 1 of 4", |node| {
+        fault(H100, &["slow_governors"], "powersave on 1 of 224", |node| {
             node.write("sys/devices/system/cpu/cpufreq/policy3/scaling_governor", "powersave\n");
         }),
         fault(H100, &["fabric_manager_running"], "has no process", |node| {
@@ -204,6 +206,49 @@ fn healthy_nodes_with_accelerators_have_no_finding() {
     }
 }
 
+/// Everything that can fail of each GPU and each port fails at once.
+#[test]
+fn summary_of_eight_gpus_and_sixteen_ports_that_fail_fits_the_bound() {
+    let mut node = Node::h100();
+    let shape = Shape::of("BM.GPU.H100.8").unwrap();
+    let gpus: Vec<String> = shape.gpus.as_ref().unwrap().at.iter().map(ToString::to_string).collect();
+    let ports: Vec<String> = shape.rdma.as_ref().unwrap().functions().iter().map(ToString::to_string).collect();
+    assert_eq!((gpus.len(), ports.len()), (8, 16));
+    let xid = |gpu: &String| format!("<4>[864210.5] NVRM: Xid (PCI:{}): 119, pid=1, Timeout\n", &gpu[..10]);
+    let hang = |port: &String| {
+        format!(
+            "<3>[864211.5] mlx5_core {port}: wait_func:964:(pid 1): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource\n"
+        )
+    };
+    node.write("kernel.log", &gpus.iter().map(xid).chain(ports.iter().map(hang)).collect::<String>());
+    for gpu in &gpus {
+        fs::write(node.path(&pci(gpu, "config")), [0xff; 64]).unwrap();
+        node.write(&pci(gpu, "current_link_width"), "4\n");
+        let _ = fs::remove_dir_all(node.path(&format!("proc/driver/nvidia/gpus/{gpu}")));
+    }
+    for port in &ports {
+        let device = fs::read_dir(node.path(&pci(port, "infiniband"))).unwrap().next().unwrap().unwrap().file_name();
+        let file = |name: &str| pci(port, &format!("infiniband/{}/ports/1/{name}", device.to_str().unwrap()));
+        node.write(&file("state"), "1: DOWN\n");
+        node.write(&file("phys_state"), "3: Disabled\n");
+        node.write(&file("rate"), "10 Gb/sec (4X SDR)\n");
+        let _ = fs::remove_dir_all(node.path(&pci(port, "infiniband_verbs")));
+        (0..4).for_each(|number| node.write(&file(&format!("gids/{number}")), "fe80::1\n"));
+    }
+    let report = (0..12).map(|_| node.sample()).last().unwrap();
+    let problems = with(&report, Verdict::Problem);
+    assert!(problems.len() >= 9, "{problems:?}");
+    let name = || Some("x".repeat(63));
+    let summary = Summary { node: "n".repeat(253), instance: name(), shape: name(), ..Summary::default() };
+    let summary = summary.with(&report).bounded();
+    let length = serde_json::to_vec(&summary).unwrap().len();
+    println!("summary: {length} bytes, {} checks, {} left out", summary.checks.len(), summary.left_out);
+    assert!(length <= SUMMARY_MAX);
+    let kept: BTreeSet<String> = summary.checks.iter().map(|check| check.name.clone()).collect();
+    assert!(problems.is_subset(&kept) && summary.left_out == 0, "{problems:?} {kept:?}");
+    assert_eq!(summary.checks[0].devices.len(), 8, "the devices of the worst one");
+}
+
 #[test]
 fn nodes_without_accelerators_have_no_result_of_them() {
     for mut node in [Node::virtual_machine(), Node::bare_metal()] {
@@ -231,8 +276,8 @@ fn real_gpu_in_a_virtual_machine_has_no_finding() {
 fn front_end_and_management_ports_are_not_judged() {
     let mut node = Node::h100();
     node.sample();
-    node.add(&pci(FRONT_END, "net/rdma17/carrier_down_count"), 50);
-    log(&node, "mlx5_core 0000:1f:00.1 eth1: Link down");
+    node.add(&pci(FRONT_END, "net/eth1/carrier_down_count"), 50);
+    log(&node, "mlx5_core 0000:9a:00.0 eth1: Link down");
     let report = node.sample();
     assert_eq!(with(&report, Verdict::Problem), names(&[]));
 }

@@ -73,12 +73,17 @@ impl Node {
 
     /// `pods` is the memory that pods may use, of which the kubelet keeps 100 MiB free.
     pub(crate) fn of(recorded: &str, shape: &str, links: &[&str], pods: u64) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        // In memory: some nodes have thousands of files.
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recorded").join(recorded);
         copy(&from, folder.path());
         let answers = serde_json::from_str(&fs::read_to_string(from.join("system.json")).unwrap()).unwrap();
         let log = folder.path().join("kernel.log");
-        let system = Arc::new(Recorded { answers: Mutex::new(answers), log, refuses_log: AtomicBool::new(false) });
+        let system = Arc::new(Recorded {
+            answers: Mutex::new(answers),
+            log,
+            refuses_log: AtomicBool::new(false),
+        });
         let link = |name: &&str| VnicLink { name: (*name).to_owned(), primary: *name == links[0], is_kept_up: true };
         let pool_link = links.last().copied().unwrap_or_default();
         let pool = |family: &str| PoolFacts {
@@ -110,11 +115,10 @@ impl Node {
             metadata: Some(("169.254.169.254:80".parse().unwrap(), "/opc/v2/instance/shape".to_owned())),
             version: "0.1.0".to_owned(),
             allocatable_memory: pods.checked_sub(100 << 20),
-            allocatable_gpus: None,
             runtime: Some("cri-o".to_owned()),
             kubelet_port: 10248,
-            plugins: Vec::new(),
             network: Some(NetworkFacts { conditions: Vec::new(), repairs: 3, pools: vec![pool("IPv4"), shared] }),
+            ..Facts::default()
         };
         let begun = Instant::now();
         let root = folder.path();
