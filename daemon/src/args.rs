@@ -12,6 +12,8 @@ use resident::config::keys::Keys;
 use resident::logging::chain;
 use vcn::IfName;
 
+use crate::settings::dcgm_metrics::DcgmMetrics;
+
 /// Runs on each node: configures secondary VNICs, publishes pod addresses, installs the CNI plugin and reports. Pods start
 /// and stop while it is down.
 #[derive(Clone, Debug, Parser)]
@@ -184,6 +186,10 @@ pub struct Options {
     /// The kubelet's `healthzPort`; with 0 the agent does not ask the kubelet whether it is healthy
     #[arg(long, global = true, env = "KUBELET_HEALTHZ_PORT", default_value = "10248", value_name = "PORT")]
     pub kubelet_healthz_port: u16,
+    /// A second source about NVIDIA GPUs: the page of this node's dcgm-exporter, as `http://ADDRESS:PORT/PATH`. ADDRESS is 127.0.0.1,
+    /// the word NODE_IP, or the ClusterIP of a Service with `internalTrafficPolicy: Local`; names are refused
+    #[arg(long, global = true, env = "DCGM_METRICS", default_value = "off", value_name = "URL")]
+    pub dcgm_metrics: DcgmMetrics,
     /// Whether conditions are reported as Kubernetes Events about the Node. This needs NODE_NAME and POD_NAME
     #[arg(long, global = true, env = "KUBERNETES_EVENTS", value_enum, default_value = "allow", value_name = "WHAT")]
     pub kubernetes_events: Permission,

@@ -41,6 +41,9 @@ pub enum SettingsError {
     /// A port of an unknown address.
     #[error(transparent)]
     MetricsPort(#[from] NodeIpMissing),
+    /// An exporter at the node's unknown address.
+    #[error("DCGM_METRICS has NODE_IP, and the setting NODE_IP is missing")]
+    ExporterAddress,
     /// The installer's settings.
     #[error(transparent)]
     Installer(#[from] installer::SettingsError),
@@ -57,6 +60,9 @@ impl Settings {
         let (state_dir, data_dir) = (options.state_dir.clone(), options.data_dir.clone());
         let state = installer::StateDirectories { state_dir, data_dir };
         let port = options.channel_port;
+        if options.dcgm_metrics.needs_node_ip() && options.resident.node_ip.is_none() {
+            return Err(SettingsError::ExporterAddress);
+        }
         Ok(Self {
             channel: options.resident.node_ip.filter(|_| port != 0).map(|address| SocketAddr::new(address, port)),
             metrics_port: options.resident.metrics()?,
@@ -94,5 +100,6 @@ impl ProgramSettings for Settings {
     }
 }
 
+pub(crate) mod dcgm_metrics;
 #[cfg(test)]
 mod precedence;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::hardware::dcgm::Pages;
 use crate::hardware::device::{Device, FaultyDevice};
 use crate::hardware::events::Events;
 use crate::hardware::inventory::KnownFunctions;
@@ -142,6 +143,8 @@ pub struct Memory {
     pub(crate) functions: KnownFunctions,
     /// What the last run saw of devices, by PCI address.
     pub(crate) devices: BTreeMap<String, Device>,
+    /// Earlier pages of dcgm-exporter.
+    pub(crate) pages: Pages,
     /// Whether the host once had the Node's name.
     pub(crate) had_node_name: bool,
 }

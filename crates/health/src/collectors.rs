@@ -84,6 +84,7 @@ pub const KINDS: &[Kind] = &[
     hardware::rdma_counters::KIND,
     hardware::adapter_health::KIND,
     hardware::governor::KIND,
+    hardware::dcgm::KIND,
     fabric_manager::KIND,
     versions::KIND,
 ];

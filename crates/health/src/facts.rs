@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::collector::Gap;
+use crate::hardware::dcgm::Exporter;
 
 pub use quantity::mebibytes;
 
@@ -41,6 +42,8 @@ pub struct Facts {
     pub runtime: Option<String>,
     /// Where the kubelet answers on loopback whether it is healthy; 0 where it does not.
     pub kubelet_port: u16,
+    /// NVIDIA's dcgm-exporter, if DCGM_METRICS names one.
+    pub dcgm: Option<Exporter>,
     /// The last reconcile, once there is one.
     pub network: Option<NetworkFacts>,
 }

@@ -8,6 +8,7 @@
 //! Nothing here makes a device worse by reading: the configuration space only of devices that are awake, counters only of
 //! functions on the shape's list.
 
+pub mod dcgm;
 pub mod device;
 pub mod events;
 pub(crate) mod inventory;

@@ -9,12 +9,15 @@ use health::{Report, SignalState, Summary, Verdict};
 use serde_json::json;
 
 use crate::accelerated::pci;
+use crate::dcgm::edited;
 use crate::faults::{Fault, assert_raised_alone, names};
 use crate::node::{Node, with};
 
 const H100: fn() -> Node = Node::h100;
 const MI300X: fn() -> Node = Node::mi300x;
 const A10: fn() -> Node = Node::a10;
+const DCGM: fn() -> Node = Node::h100_with_dcgm;
+const EXPORTER: &str = "127.0.0.1:9400";
 
 /// A GPU and an RDMA function of BM.GPU.H100.8, and a port of its front end that is down by design.
 const GPU: &str = "0000:5b:00.0";
@@ -144,6 +147,15 @@ pub(crate) fn hardware_faults() -> Vec<Fault> {
         fault(H100, &["gpus_not_allocatable"], "7 allocatable, 8 with a driver", |node| {
             node.facts.allocatable_gpus = Some(7);
         }),
+        fault(DCGM, &["dcgm_failing_gpus"], "0000:5b:00.0: fails NVLINK DCGM_FR_OK", |node| {
+            node.exports(EXPORTER, &edited("DCGM_EXP_GPU_HEALTH_STATUS", 3, "\"NVLINK\"} 0", "\"NVLINK\"} 20"));
+        }),
+        fault(DCGM, &["dcgm_remap_failures"], "0000:5b:00.0: could not replace a row", |node| {
+            node.exports(EXPORTER, &edited("DCGM_FI_DEV_ROW_REMAP_FAILURE", 3, "} 0", "} 1"));
+        }),
+        fault(DCGM, &["dcgm_slowed_gpus"], "0000:5b:00.0: has clock event reasons 0x48", |node| {
+            node.exports(EXPORTER, &edited("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 3, "} 1", "} 73"));
+        }),
         fault(H100, &["slow_governors"], "powersave on 1 of 224", |node| {
             node.write("sys/devices/system/cpu/cpufreq/policy3/scaling_governor", "powersave\n");
         }),
@@ -209,7 +221,7 @@ fn healthy_nodes_with_accelerators_have_no_finding() {
 /// Everything that can fail of each GPU and each port fails at once.
 #[test]
 fn summary_of_eight_gpus_and_sixteen_ports_that_fail_fits_the_bound() {
-    let mut node = Node::h100();
+    let mut node = Node::h100_with_dcgm();
     let shape = Shape::of("BM.GPU.H100.8").unwrap();
     let gpus: Vec<String> = shape.gpus.as_ref().unwrap().at.iter().map(ToString::to_string).collect();
     let ports: Vec<String> = shape.rdma.as_ref().unwrap().functions().iter().map(ToString::to_string).collect();

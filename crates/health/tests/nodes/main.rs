@@ -7,6 +7,7 @@
 )]
 
 mod accelerated;
+mod dcgm;
 mod devices;
 mod engine;
 mod faults;

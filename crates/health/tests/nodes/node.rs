@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,7 @@ pub(crate) struct Recorded {
     pub(crate) answers: Mutex<Value>,
     log: PathBuf,
     refuses_log: AtomicBool,
+    pages: AtomicU64,
 }
 
 impl Node {
@@ -83,6 +84,7 @@ impl Node {
             answers: Mutex::new(answers),
             log,
             refuses_log: AtomicBool::new(false),
+            pages: AtomicU64::new(0),
         });
         let link = |name: &&str| VnicLink { name: (*name).to_owned(), primary: *name == links[0], is_kept_up: true };
         let pool_link = links.last().copied().unwrap_or_default();
@@ -272,5 +274,12 @@ impl System for Recorded {
             body: answer["body"].as_str().unwrap().to_owned(),
             took: Duration::from_millis(answer["millis"].as_u64().unwrap()),
         })
+    }
+
+    /// In which `{energy}` grows.
+    fn page(&self, address: SocketAddr, path: &str, deadline: Duration) -> io::Result<Answer> {
+        let answer = self.get(address, path, deadline)?;
+        let energy = 251_885_217_371 + 30_000 * self.pages.fetch_add(1, Ordering::SeqCst);
+        Ok(Answer { body: answer.body.replace("{energy}", &energy.to_string()), ..answer })
     }
 }

@@ -48,6 +48,7 @@ pub(super) fn gather(agent: &Agent, node_report: NodeReport) -> Facts {
         allocatable_gpus: node_report.allocatable_gpus,
         runtime: node_report.runtime,
         kubelet_port: settings.kubelet_healthz_port,
+        dcgm: settings.dcgm_metrics.exporter(settings.resident.node_ip),
         network: report.map(|report| NetworkFacts {
             conditions: conditions(&report),
             repairs: metrics.repairs(),
