@@ -14,6 +14,8 @@ use resident::command_line::CONFIG_FILE;
 use resident::config::keys::Keys;
 use vcn::Ocid;
 
+use crate::fleet::host_events::Compartments;
+
 /// Attaches VNICs to instances through the OCI API as VnicAttachments request them, and keeps them in sync. Two replicas
 /// run in a cluster; the leader works.
 #[derive(Clone, Debug, Parser)]
@@ -147,6 +149,18 @@ pub(crate) struct Options {
     /// tenth of the requests at most, and a permission
     #[arg(long, global = true, env = "PLUGIN_STATES", value_enum, default_value = "on", value_name = "WHAT")]
     pub plugin_states: Toggle,
+    /// The tenancy whose bare-metal hosts are listed every 15 minutes, for the signal `host_fault`; it needs a permission [default: no
+    /// hosts are listed]
+    #[arg(long, global = true, env = "HOST_HEALTH_TENANCY", value_name = "OCID")]
+    pub host_health_tenancy: Option<Ocid>,
+    /// The compartments, at most 16 with commas between them, whose instances' maintenance is listed every 15 minutes, for the signal
+    /// `maintenance_scheduled`; it needs a permission [default: no maintenance is listed]
+    #[arg(long, global = true, env = "MAINTENANCE_COMPARTMENTS", value_name = "OCIDS")]
+    pub maintenance_compartments: Option<Compartments>,
+    /// The key of the taint with which OKE marks a node that it repairs. Of such a node the fleet shows `OKE repairs this node`, and
+    /// none of Oracle's reports
+    #[arg(long, global = true, env = "OKE_REPAIR_TAINT", value_parser = name(LONGEST_NAME), value_name = "KEY")]
+    pub oke_repair_taint: Option<String>,
     /// Where the fleet is served to `kubectl oke-node`: an address of this host only
     #[arg(long, global = true, env = "VIEW_LISTEN", default_value = "127.0.0.1:9811", value_parser = loopback, value_name = "ADDRESS")]
     pub view_listen: SocketAddr,

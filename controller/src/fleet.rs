@@ -20,6 +20,7 @@ pub(crate) mod answer;
 pub(crate) mod census;
 pub mod condition;
 pub(crate) mod findings;
+pub(crate) mod host_events;
 pub(crate) mod judge;
 pub(crate) mod keys;
 pub(crate) mod permits;

@@ -26,6 +26,7 @@ use crate::cluster::events::Events;
 use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::fleet;
 use crate::fleet::census::FleetCensus;
+use crate::fleet::host_events::HostEvents;
 use crate::fleet::plugin_states::PluginStates;
 use crate::fleet::run::FleetMember;
 use crate::fleet::shared::SharedRoster;
@@ -86,6 +87,8 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let context = shared.worker_context(mark, settings.pace, budget.clone());
     let roster = Arc::new(SharedRoster::new(settings.poll_limits()));
     let plugin_states = shared.plugin_states(&cloud, &roster, &settings);
+    let host_events = shared.host_events(&cloud, &roster, &settings);
+    let reads_no_host_events = host_events.is_off();
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let channel = ChannelClient::new(member.identity.clone());
     let pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
@@ -111,6 +114,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
             () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
             () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
             () = plugin_states.run(), if settings.plugin_states == Toggle::On => bail!("the task that reads plugins' states ended"),
+            () = host_events.run(), if !reads_no_host_events => bail!("the task that reads Oracle's reports ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = hand_over.wait() => Ok(()),
             () = node_pools.run() => bail!("the task that reads node pools ended"),
@@ -156,6 +160,17 @@ impl Shared {
             store: self.store.clone(),
             roster: roster.clone(),
             interval: settings.agent_poll,
+        }
+    }
+
+    fn host_events(&self, cloud: &Oci, roster: &Arc<SharedRoster>, settings: &Settings) -> HostEvents {
+        HostEvents {
+            cloud: (**cloud).clone(),
+            store: self.store.clone(),
+            roster: roster.clone(),
+            tenancy: settings.host_health_tenancy.clone(),
+            compartments: settings.maintenance_compartments.clone().unwrap_or_default(),
+            repair_taint: settings.oke_repair_taint.clone(),
         }
     }
 

@@ -4,7 +4,7 @@
 use api::{AttachmentReason, ProfileReason};
 use health::collector::{Area, Signal};
 use health::collectors;
-use health::fleet::{AGENT_ACCOUNT_MISSING, CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY, NODE_NOT_READY};
+use health::fleet::{AGENT_ACCOUNT_MISSING, NODE_NOT_READY, controller_signal_healthy};
 use health::hardware::device::{self, FaultyDevice};
 use health::hardware::messages::{Advice, catalogue};
 use health::reason::Reason as AgentReason;
@@ -220,8 +220,7 @@ fn of_signal(signal: &Signal, rules: &[Rule]) -> Entry {
     let judged: Vec<String> =
         rules.iter().filter(|rule| rule.signal == signal.name).map(|rule| bound(rule, signal)).collect();
     let judged = match &*judged.join("; ") {
-        "" if signal.name == CLOUD_AGENT_PLUGINS.name => CLOUD_AGENT_PLUGINS_HEALTHY.to_owned(),
-        "" => "information, never a problem".to_owned(),
+        "" => controller_signal_healthy(signal.name).unwrap_or("information, never a problem").to_owned(),
         judged => judged.to_owned(),
     };
     let parts = [("Means", signal.why), ("Source", signal.source), ("Rules", &judged), ("Do", signal.remedy)];

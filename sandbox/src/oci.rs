@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::Vcn;
 use crate::error::{ErrorContext, Result};
 use crate::network::identity::TENANCY;
-use emulator::{AgentPluginState, Emulator};
+use emulator::{AgentPluginState, Emulator, Maintenance};
 use http::{Access, Server};
 
 pub use emulator::{ApiFault, ApiFaultKind, OciSettings, Operation, Refusal};
@@ -112,6 +112,30 @@ impl OciApi {
         let plugin = AgentPluginState { desired: desired.to_owned(), status: status.to_owned() };
         let mut state = self.access.emulator.state();
         state.agent_plugins.entry(node.to_owned()).or_default().insert(name.to_owned(), plugin);
+    }
+
+    /// Oracle finds the host of an instance unhealthy, or healthy again. Only bare-metal instances have one that is listed.
+    pub fn set_host_health(&self, node: &str, is_healthy: bool) {
+        let mut state = self.access.emulator.state();
+        if is_healthy {
+            state.unhealthy_hosts.remove(node);
+        } else {
+            state.unhealthy_hosts.insert(node.to_owned());
+        }
+    }
+
+    /// Oracle plans maintenance of an instance, or reports its progress: `action` such as REBOOT_MIGRATION, `lifecycle` such as
+    /// SCHEDULED.
+    pub fn set_maintenance(&self, node: &str, action: &str, lifecycle: &str) {
+        let mut state = self.access.emulator.state();
+        state.maintenance.retain(|event| event.node != node);
+        let (node, action, lifecycle) = (node.to_owned(), action.to_owned(), lifecycle.to_owned());
+        state.maintenance.push(Maintenance { node, action, state: lifecycle });
+    }
+
+    /// The tenancy, whose root compartment has the hosts.
+    pub const fn tenancy(&self) -> &'static str {
+        TENANCY
     }
 
     /// Injects a fault; several faults add up.

@@ -8,6 +8,7 @@ use health::fleet::NodeState;
 use health::hardware::device;
 use health::report::Verdict;
 use health::rules::Severity;
+use health::summary::Check;
 use tokio::time::Instant;
 
 use crate::fleet::roster::Roster;
@@ -41,18 +42,23 @@ impl FleetCensus {
             census.oldest = census.oldest.max(age);
             let has = summary.controller_rules.as_deref().unwrap_or_default();
             census.other_rules += usize::from(roster.rules_version().is_some_and(|version| version != has));
-            for check in summary.checks.iter().filter(|check| check.verdict == Verdict::Problem) {
-                let signal = health::collectors::signal(&check.name).map_or(OTHER, |signal| signal.name);
-                *census.problems.entry((signal, check.severity)).or_default() += 1;
-                for device in &check.devices {
-                    let reason = device.reason.as_ref().map_or(signal, |reason| {
-                        REASONS.iter().find(|known| *known == reason).map_or(OTHER, String::as_str)
-                    });
-                    *census.devices.entry(reason).or_default() += 1;
-                }
+            summary.checks.iter().for_each(|check| census.count(check));
+        }
+        roster.host_events().for_each(|check| census.count(check));
+        census
+    }
+
+    fn count(&mut self, check: &Check) {
+        if check.verdict == Verdict::Problem {
+            let signal = health::collectors::signal(&check.name).map_or(OTHER, |signal| signal.name);
+            *self.problems.entry((signal, check.severity)).or_default() += 1;
+            for device in &check.devices {
+                let reason = device.reason.as_ref().map_or(signal, |reason| {
+                    REASONS.iter().find(|known| *known == reason).map_or(OTHER, String::as_str)
+                });
+                *self.devices.entry(reason).or_default() += 1;
             }
         }
-        census
     }
 }
 
@@ -61,7 +67,6 @@ mod tests {
     use std::sync::Arc;
 
     use health::hardware::device::FaultyDevice;
-    use health::summary::Check;
     use health::{Area, Summary};
 
     use super::*;

@@ -74,6 +74,8 @@ struct AgentRecord {
     report: NodeReport,
     /// What the API server shows of it.
     findings: Vec<Check>,
+    /// What Oracle reports about its machine.
+    host_events: Vec<Check>,
     known_since: Instant,
     /// Its next request; none while one is in flight.
     due: Option<DueTime>,
@@ -226,6 +228,21 @@ impl Roster {
         }
     }
 
+    /// What Oracle reports about a node's machine. The time of a check with the same verdict stays.
+    pub(crate) fn set_host_events(&mut self, node: &str, mut checks: Vec<Check>) {
+        let Some(record) = self.agents.get_mut(node) else { return };
+        for check in &mut checks {
+            let same = record.host_events.iter().find(|it| (&it.name, it.verdict) == (&check.name, check.verdict));
+            check.since_unix_millis = same.unwrap_or(&*check).since_unix_millis;
+        }
+        record.host_events = checks;
+    }
+
+    /// What Oracle reports about the machines of all nodes.
+    pub(crate) fn host_events(&self) -> impl Iterator<Item = &Check> {
+        self.agents.values().flat_map(|it| &it.host_events)
+    }
+
     /// The shape that a node's agent reported.
     pub(crate) fn shape(&self, node: &str) -> Option<&str> {
         self.agents.get(node)?.summary.as_ref()?.shape.as_deref()
@@ -311,7 +328,7 @@ impl Roster {
             age_seconds: record.answered.map(|answered| now.saturating_duration_since(answered).as_secs()),
             error: record.peer.err().map(|error| error.to_string()).or_else(|| record.error.clone()),
             summary: record.summary.as_deref().cloned(),
-            findings: record.findings.clone(),
+            findings: record.findings.iter().chain(&record.host_events).cloned().collect(),
         }
     }
 
@@ -328,7 +345,8 @@ impl Roster {
         let answered = fresh.map_or(NodeState::Unknown, |summary| NodeState::of(summary));
         let is_failing = record.failures > 0 || record.peer.is_err();
         let unanswered = if is_failing { NodeState::Unknown } else { NodeState::Healthy };
-        answered.min(unanswered).min(NodeState::of_checks(&record.findings))
+        let found = [&record.findings, &record.host_events].map(|checks| NodeState::of_checks(checks));
+        found.into_iter().fold(answered.min(unanswered), NodeState::min)
     }
 
     /// The agent of a node.
@@ -343,7 +361,6 @@ impl Roster {
         })
     }
 
-    /// How many nodes are known.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.agents.len()
@@ -367,6 +384,7 @@ impl AgentRecord {
             peer: Err(NoPeer::NoPod),
             report: NodeReport { allocatable_memory: None, allocatable_gpus: None, runtime: None },
             findings: Vec::new(),
+            host_events: Vec::new(),
             known_since: now,
             due: None,
             is_asked: false,

@@ -198,6 +198,40 @@ async fn stopped_plugins_of_the_cloud_agent_are_shown() {
     wait_until("a missing permission is shown", async || is_unknown()).await;
 }
 
+/// Oracle's reports are shown also of nodes without an agent, and give way to OKE's own repair.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_of_oracle_are_shown_until_oke_repairs_the_node() {
+    const TAINT: &str = "oke.example/repair";
+    let (mut scene, _) = scene(2).await;
+    let compartment = scene.cloud.compartment();
+    scene.environment.insert("MAINTENANCE_COMPARTMENTS".to_owned(), compartment.to_string());
+    scene.environment.insert("OKE_REPAIR_TAINT".to_owned(), TAINT.to_owned());
+    scene.cloud.set_maintenance("node-0", "REBOOT_MIGRATION", "SCHEDULED");
+    scene.cloud.set_maintenance("node-1", "TERMINATE", "SUCCEEDED");
+    let one = scene.controller("one");
+    let found = || {
+        let (status, body) = one.view("/fleet").unwrap_or_default();
+        let fleet: Fleet = if status == 200 { serde_json::from_str(&body).unwrap() } else { Fleet::default() };
+        let of = |name: &str| {
+            let node = fleet.nodes.iter().find(|node| node.name == name)?;
+            let mut found: Vec<&str> = node.findings.iter().map(|check| check.message.as_str()).collect();
+            found.retain(|message| message.contains("Maintenance") || message.contains("repairs"));
+            Some(found.join("; "))
+        };
+        (of("node-0"), of("node-1"))
+    };
+    let maintenance = "Maintenance of the instance is SCHEDULED: REBOOT_MIGRATION because of HARDWARE_REPLACEMENT, from 2026-12-01T08:00:00.000Z, at the latest 2026-12-15T08:00:00.000Z; it can be rescheduled.";
+    let shown = |first: &str| (Some(first.to_owned()), Some(String::new()));
+    wait_until("the maintenance is shown", async || found() == shown(maintenance)).await;
+    let metric = r#"oke_node_controller_fleet_problems{signal="maintenance_scheduled",severity="warning"}"#;
+    assert_eq!(one.metric(metric), Some(1.0));
+
+    let nodes: Api<Node> = Api::all(scene.client.clone());
+    let patch = Patch::Strategic(json!({ "spec": { "taints": [{ "key": TAINT, "effect": "NoSchedule" }] } }));
+    nodes.patch("node-0", &PatchParams::default(), &patch).await.unwrap();
+    wait_until("OKE's repair is shown", async || found() == shown("OKE repairs this node.")).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_reach_agents_that_take_them() {
     const OTHERS: &str = "oke_node_controller_fleet_other_rules";

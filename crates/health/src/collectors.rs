@@ -32,7 +32,7 @@ use std::time::Duration;
 pub use hpc_plugins::has_rdma_network;
 
 use crate::collector::{Area, Kind, Signal};
-use crate::fleet::CLOUD_AGENT_PLUGINS;
+use crate::fleet::CONTROLLER_SIGNALS;
 use crate::hardware;
 use crate::rules::INVALID_RULES;
 
@@ -96,7 +96,7 @@ pub fn signals() -> impl Iterator<Item = &'static Signal> {
 
 /// Those, and the controller's.
 pub fn all_signals() -> impl Iterator<Item = &'static Signal> {
-    signals().chain([&CLOUD_AGENT_PLUGINS])
+    signals().chain(CONTROLLER_SIGNALS.iter().map(|(signal, _)| signal))
 }
 
 /// The signal of a name.

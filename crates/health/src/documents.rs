@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::collector::Signal;
 use crate::collectors::{self, KINDS};
-use crate::fleet::{CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY};
+use crate::fleet::controller_signal_healthy;
 use crate::reason::Reason;
 use crate::rules::Rules;
 
@@ -27,8 +27,7 @@ pub fn signals() -> String {
         });
         let bounds = bounds.collect::<Vec<_>>().join("; ");
         let bounds = match &*bounds {
-            "" if *name == CLOUD_AGENT_PLUGINS.name => CLOUD_AGENT_PLUGINS_HEALTHY,
-            "" => "information",
+            "" => controller_signal_healthy(name).unwrap_or("information"),
             bounds => bounds,
         };
         let _ = writeln!(text, "| `{name}` | {source} | {bounds} | {why} | {remedy} |");

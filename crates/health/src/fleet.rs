@@ -18,7 +18,47 @@ pub const CLOUD_AGENT_PLUGINS: Signal = Signal {
 };
 
 /// When that signal is healthy.
-pub const CLOUD_AGENT_PLUGINS_HEALTHY: &str = "all run (warning, 4 of 4 readings; no rule changes it)";
+const CLOUD_AGENT_PLUGINS_HEALTHY: &str = "all run (warning, 4 of 4 readings; no rule changes it)";
+
+/// Reported by Oracle, and shown among what the controller finds about a node, as the next two.
+pub const HOST_FAULT: Signal = Signal {
+    name: "host_fault",
+    unit: Unit::Text,
+    source: "the controller, where `HOST_HEALTH_TENANCY` is set: ListComputeHosts of the OCI API",
+    why: "Oracle itself finds the bare-metal host unhealthy, or a component of it impaired.",
+    remedy: "Run `oci compute compute-host get --compute-host-id OCID`: it names the component. Drain the node, and replace it or let Oracle repair the host.",
+};
+
+/// Maintenance of the instance.
+pub const MAINTENANCE_SCHEDULED: Signal = Signal {
+    name: "maintenance_scheduled",
+    unit: Unit::Text,
+    source: "the controller, where `MAINTENANCE_COMPARTMENTS` has the instance's compartment: ListInstanceMaintenanceEvents of the OCI API",
+    why: "Oracle will reboot, stop or terminate the instance at the given time, with all pods on it.",
+    remedy: "Drain the node before that time, or choose another one: `oci compute instance-maintenance-event update`.",
+};
+
+/// A node that OKE repairs.
+pub const OKE_REPAIR: Signal = Signal {
+    name: "oke_repair",
+    unit: Unit::Text,
+    source: "the controller, where `OKE_REPAIR_TAINT` is set: the Node's taints",
+    why: "OKE drains, restarts or replaces the node.",
+    remedy: "Nothing: leave the node to OKE.",
+};
+
+/// What the controller itself measures, and when each is healthy.
+pub const CONTROLLER_SIGNALS: [(Signal, &str); 4] = [
+    (CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY),
+    (HOST_FAULT, "HEALTHY without impaired components (UNHEALTHY is critical, else warning; no rule changes it)"),
+    (MAINTENANCE_SCHEDULED, "none to come (warning; no rule changes it)"),
+    (OKE_REPAIR, "no such taint (warning; no rule changes it)"),
+];
+
+/// When a signal of the controller is healthy.
+pub fn controller_signal_healthy(name: &str) -> Option<&'static str> {
+    CONTROLLER_SIGNALS.iter().find(|(signal, _)| signal.name == name).map(|(_, healthy)| *healthy)
+}
 
 /// The subject of the controller's check of a VnicAttachment begins like this.
 pub const VNIC_ATTACHMENT: &str = "VnicAttachment ";

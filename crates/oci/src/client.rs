@@ -125,7 +125,24 @@ impl CloudView {
     }
 
     /// Reads a list to its last page.
-    pub(crate) async fn list<T: DeserializeOwned>(&self, mut call: Call<'_>) -> Result<Vec<T>, Error> {
+    pub(crate) async fn list<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<Vec<T>, Error> {
+        self.pages(call, read::<Vec<T>>).await
+    }
+
+    /// The same where each page is an object with the items.
+    pub(crate) async fn collection<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<Vec<T>, Error> {
+        #[derive(serde::Deserialize)]
+        struct Page<T> {
+            items: Vec<T>,
+        }
+        self.pages(call, |answer| read::<Page<T>>(answer).map(|page| page.items)).await
+    }
+
+    async fn pages<T>(
+        &self,
+        mut call: Call<'_>,
+        read: impl Fn(&Answer) -> Result<Vec<T>, Failure>,
+    ) -> Result<Vec<T>, Error> {
         call.query.push(("limit", PAGE.to_owned()));
         let mut all = Vec::new();
         let mut pages = HashSet::new();

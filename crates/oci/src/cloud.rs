@@ -1,7 +1,8 @@
 //! The calls: method, path, parameters, body.
 
 use hyper::Method;
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use vcn::{Family, Ocid};
 
 use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest, names};
@@ -10,6 +11,7 @@ use crate::attachment::{AttachVnic, VnicAttachment};
 use crate::client::call::{Call, delete, get, post};
 use crate::client::{CloudView, Oci};
 use crate::error::Error;
+use crate::host::{ComputeHost, MaintenanceEvent};
 use crate::instance::{Instance, Shape};
 use crate::object::{Etag, VersionedObject};
 use crate::retry_token::RetryToken;
@@ -18,6 +20,11 @@ use crate::vnic::{UpdateVnic, Vnic};
 
 /// The version of the API of instances' agents.
 const INSTANCE_AGENT: &str = "20180530";
+
+/// What can be read of a list that informs only: one entry must not hide the others.
+fn readable<T: DeserializeOwned>(all: Vec<Value>) -> Vec<T> {
+    all.into_iter().filter_map(|entry| serde_json::from_value(entry).ok()).collect()
+}
 
 /// What changes nothing. Lists are complete.
 impl CloudView {
@@ -31,6 +38,18 @@ impl CloudView {
         let path = format!("/instanceagents/{instance}/plugins");
         let call = get("ListInstanceAgentPlugins", instance.as_str(), path).with("compartmentId", compartment);
         self.list(Call { version: INSTANCE_AGENT, ..call }).await
+    }
+
+    /// The bare-metal hosts of a tenancy, which are in its root compartment. An entry that cannot be read is left out.
+    pub async fn compute_hosts(&self, tenancy: &Ocid) -> Result<Vec<ComputeHost>, Error> {
+        let call = get("ListComputeHosts", tenancy.as_str(), "/computeHosts".to_owned());
+        self.collection(call.with("compartmentId", tenancy)).await.map(readable)
+    }
+
+    /// Maintenance of the instances of a compartment, past ones included. An entry that cannot be read is left out.
+    pub async fn maintenance_events(&self, compartment: &Ocid) -> Result<Vec<MaintenanceEvent>, Error> {
+        let call = get("ListInstanceMaintenanceEvents", compartment.as_str(), "/instanceMaintenanceEvents".to_owned());
+        self.list(call.with("compartmentId", compartment)).await.map(readable)
     }
 
     /// The shapes offered in a compartment.

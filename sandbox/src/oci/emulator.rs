@@ -13,6 +13,7 @@ mod address;
 mod attachment;
 mod fault;
 mod guard;
+mod host;
 mod instance;
 mod message;
 mod operation;
@@ -42,7 +43,7 @@ pub use operation::Operation;
 pub(super) use operation::{Route, route};
 pub use settings::OciSettings;
 use state::State;
-pub(super) use state::{AgentPluginState, AttachmentState};
+pub(super) use state::{AgentPluginState, AttachmentState, Maintenance};
 
 /// The availability domain of everything.
 const AVAILABILITY_DOMAIN: &str = "SBOX:US-ASHBURN-AD-1";
@@ -162,6 +163,8 @@ impl Emulator {
             Operation::DeleteAddress if state.ignored.contains(operation) => Ok(Response::empty()),
             Operation::GetInstance => self.get_instance(state, id),
             Operation::ListInstanceAgentPlugins => self.list_agent_plugins(state, id, request),
+            Operation::ListComputeHosts => self.list_hosts(state, request),
+            Operation::ListInstanceMaintenanceEvents => self.list_maintenance(state, request),
             Operation::ListShapes => self.list_shapes(request),
             Operation::GetSubnet => self.get_subnet(id),
             Operation::ListVnicAttachments => self.list_attachments(state, request),

@@ -96,6 +96,10 @@ def call(operation, given):
         return compute.get_instance(given["id"])
     if operation == "listAgentPlugins":
         return every(plugins.list_instance_agent_plugins, given["compartmentId"], given["instanceId"])
+    if operation == "listComputeHosts":
+        return every(compute.list_compute_hosts, given["compartmentId"])
+    if operation == "listMaintenanceEvents":
+        return every(compute.list_instance_maintenance_events, given["compartmentId"])
     if operation == "listShapes":
         return every(compute.list_shapes, given["compartmentId"])
     raise ValueError(f"no operation {operation}")

@@ -85,6 +85,8 @@ async fn call(oci: &Oci, operation: &str, arguments: &Value) -> Result<Reply, Er
         "getSubnet" => plain(&oci.subnet(&id("id")).await?),
         "getInstance" => plain(&oci.instance(&id("id")).await?),
         "listAgentPlugins" => plain(&oci.agent_plugins(&id("compartmentId"), &id("instanceId")).await?),
+        "listComputeHosts" => plain(&oci.compute_hosts(&id("compartmentId")).await?),
+        "listMaintenanceEvents" => plain(&oci.maintenance_events(&id("compartmentId")).await?),
         "listShapes" => plain(&oci.shapes(&id("compartmentId")).await?),
         other => panic!("no operation {other}"),
     })

@@ -34,6 +34,26 @@ fn an_instance_lists_the_plugins_of_its_cloud_agent() {
 }
 
 #[test]
+fn instances_have_maintenance_and_bare_metal_has_hosts_in_the_tenancy() {
+    by_each(|scene, client| {
+        let compartment = json!({ "compartmentId": scene.api.compartment() });
+        assert_eq!(client.call("listMaintenanceEvents", compartment.clone()).unwrap().value, json!([]));
+        scene.api.set_maintenance("node-a", "REBOOT_MIGRATION", "SCHEDULED");
+        let events = client.call("listMaintenanceEvents", compartment.clone()).unwrap().value;
+        let shown = |field: &str| events[0][field].clone();
+        assert_eq!((shown("instanceId"), shown("lifecycleState")), (scene.instance().into(), "SCHEDULED".into()));
+        assert_eq!((shown("instanceAction"), shown("canReschedule")), ("REBOOT_MIGRATION".into(), true.into()));
+        // Only bare metal has a host that is listed, in the root compartment.
+        scene.api.set_host_health("metal", false);
+        let tenancy = json!({ "compartmentId": scene.api.tenancy() });
+        let hosts = client.call("listComputeHosts", tenancy).unwrap().value;
+        assert_eq!((hosts.as_array().unwrap().len(), hosts[0]["instanceId"].is_string()), (1, true));
+        assert_eq!((&hosts[0]["health"], &hosts[0]["hasImpactedComponents"]), (&"UNHEALTHY".into(), &true.into()));
+        assert_eq!(client.call("listComputeHosts", compartment).unwrap_err().status, 404);
+    });
+}
+
+#[test]
 fn an_instance_has_a_shape_and_the_shape_a_limit() {
     by_each(|scene, client| {
         let instance = client.call("getInstance", json!({ "id": scene.instance() })).unwrap().value;
@@ -42,7 +62,9 @@ fn an_instance_has_a_shape_and_the_shape_a_limit() {
             (&"RUNNING".into(), &"VM.Standard.E5.Flex".into())
         );
         let shapes = client.call("listShapes", json!({ "compartmentId": scene.api.compartment() })).unwrap().value;
-        assert_eq!((&shapes[0]["shape"], &shapes[0]["maxVnicAttachments"]), (&instance["shape"], &4.into()));
-        assert_eq!(shapes[0]["maxVnicAttachmentOptions"]["max"], 4.0);
+        let all = shapes.as_array().unwrap();
+        let shape = all.iter().find(|shape| shape["shape"] == instance["shape"]).unwrap();
+        assert_eq!(shape["maxVnicAttachments"], 4);
+        assert_eq!(shape["maxVnicAttachmentOptions"]["max"], 4.0);
     });
 }

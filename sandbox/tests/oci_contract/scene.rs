@@ -33,6 +33,7 @@ impl Scene {
             .subnet(SubnetSpec::new("pods", &["10.0.32.0/24", "2603:c020:0:2::/64"]))
             .subnet(SubnetSpec::new("two", &["10.0.64.0/24", "2603:c020:0:4::/64", "2603:c020:0:5::/64"]))
             .node(NodeSpec::virtual_machine("node-a", "nodes").shape("VM.Standard.E5.Flex", 4))
+            .node(NodeSpec::bare_metal("metal", "nodes").on_paper())
             .start()
             .expect("a sandbox");
         let vcn = Arc::new(vcn);

@@ -10,8 +10,15 @@ use super::scene::Scene;
 const PAGE: &str = include_str!("../../../../docs/iam.md");
 /// No condition names these. Without shapes, OCI's own refusal shows that an instance is full; lists also show the end of a
 /// detach; single requests replace bulk requests; the fleet asks about the plugins of nodes.
-const NEVER_NAMED: [&str; 5] =
-    ["BulkCreateIpv6s", "BulkCreatePrivateIps", "GetVnicAttachment", "ListInstanceAgentPlugins", "ListShapes"];
+const NEVER_NAMED: [&str; 7] = [
+    "BulkCreateIpv6s",
+    "BulkCreatePrivateIps",
+    "GetVnicAttachment",
+    "ListComputeHosts",
+    "ListInstanceAgentPlugins",
+    "ListInstanceMaintenanceEvents",
+    "ListShapes",
+];
 
 /// The second column of the table of permissions.
 fn operations() -> BTreeSet<&'static str> {

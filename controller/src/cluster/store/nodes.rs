@@ -24,6 +24,17 @@ pub struct NodeSpec {
     /// The machine's identity.
     #[serde(rename = "providerID", deserialize_with = "lenient")]
     pub provider_id: Option<String>,
+    /// What keeps pods away.
+    #[serde(deserialize_with = "lenient_list")]
+    pub taints: Vec<NodeTaint>,
+}
+
+/// The fields that are read of a taint.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeTaint {
+    /// Its key.
+    pub key: String,
 }
 
 /// The fields that are read of a Node's status: not its images, most of a Node.
@@ -74,6 +85,8 @@ pub struct NodeView {
     pub addresses: Box<[IpAddr]>,
     /// What its agent must know of it. The memory includes huge pages: the kubelet subtracts those from `memory`.
     pub report: NodeReport,
+    /// The keys of its taints.
+    pub taints: Box<[Box<str>]>,
     /// Our conditions that it has.
     pub conditions: Vec<NodeCondition>,
     /// Why its kubelet is not ready, if it is not.
@@ -128,6 +141,7 @@ impl NodeView {
                 allocatable_gpus: gpus(&status.allocatable),
                 runtime: NodeReport::runtime_of(&status.info.container_runtime_version),
             },
+            taints: object.spec.taints.into_iter().map(|taint| taint.key.into()).collect(),
             conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
             version: metadata.resource_version,
         }

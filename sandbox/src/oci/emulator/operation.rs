@@ -32,6 +32,10 @@ operations! {
     GetInstance,
     /// `GET /instanceagents/{id}/plugins`
     ListInstanceAgentPlugins,
+    /// `GET /computeHosts`
+    ListComputeHosts,
+    /// `GET /instanceMaintenanceEvents`
+    ListInstanceMaintenanceEvents,
     /// `GET /shapes`
     ListShapes,
     /// `GET /subnets/{id}`
@@ -98,6 +102,8 @@ pub(in crate::oci) fn route(method: &Method, path: &str) -> Option<Route> {
     let family = if parts.first() == Some(&"ipv6") { Family::Ipv6 } else { Family::Ipv4 };
     let (operation, id) = match (verb, parts.as_slice()) {
         ("GET", ["instances", id]) => (GetInstance, *id),
+        ("GET", ["computeHosts"]) => (ListComputeHosts, ""),
+        ("GET", ["instanceMaintenanceEvents"]) => (ListInstanceMaintenanceEvents, ""),
         ("GET", ["shapes"]) => (ListShapes, ""),
         ("GET", ["subnets", id]) => (GetSubnet, *id),
         ("POST", ["vnicAttachments"]) => (AttachVnic, ""),

@@ -22,6 +22,9 @@ pub(in crate::oci) struct State {
     pub(in crate::oci) instance_states: BTreeMap<String, String>,
     /// Plugins of the cloud agent, by instance name and their own.
     pub(in crate::oci) agent_plugins: BTreeMap<String, BTreeMap<String, AgentPluginState>>,
+    /// Instances whose host is unhealthy, by name.
+    pub(in crate::oci) unhealthy_hosts: BTreeSet<String>,
+    pub(in crate::oci) maintenance: Vec<Maintenance>,
     /// By retry token.
     pub(super) replays: BTreeMap<String, Replay>,
     /// The refusal of a retry token that comes with another body, where it is not the default one.
@@ -49,6 +52,17 @@ pub(in crate::oci) struct AgentPluginState {
     pub(in crate::oci) desired: String,
     /// RUNNING, STOPPED, NOT_SUPPORTED or INVALID.
     pub(in crate::oci) status: String,
+}
+
+/// Maintenance of an instance.
+#[derive(Clone, Debug)]
+pub(in crate::oci) struct Maintenance {
+    /// The instance's name.
+    pub(in crate::oci) node: String,
+    /// REBOOT_MIGRATION, TERMINATE, STOP or NONE.
+    pub(in crate::oci) action: String,
+    /// SCHEDULED, STARTED, PROCESSING, SUCCEEDED, FAILED or CANCELED.
+    pub(in crate::oci) state: String,
 }
 
 /// A VNIC attachment.

@@ -184,6 +184,16 @@ func (d *driver) call(ctx context.Context, operation string, given arguments) (a
 			response, err := d.plugins.ListInstanceAgentPlugins(ctx, request)
 			return response.Items, response.OpcNextPage, err
 		})
+	case "listComputeHosts":
+		return pages(func(page *string) ([]core.ComputeHostSummary, *string, error) {
+			response, err := d.compute.ListComputeHosts(ctx, core.ListComputeHostsRequest{CompartmentId: given.CompartmentID, Page: page})
+			return response.Items, response.OpcNextPage, err
+		})
+	case "listMaintenanceEvents":
+		return pages(func(page *string) ([]core.InstanceMaintenanceEventSummary, *string, error) {
+			response, err := d.compute.ListInstanceMaintenanceEvents(ctx, core.ListInstanceMaintenanceEventsRequest{CompartmentId: given.CompartmentID, Page: page})
+			return response.Items, response.OpcNextPage, err
+		})
 	case "listShapes":
 		return pages(func(page *string) ([]core.Shape, *string, error) {
 			response, err := d.compute.ListShapes(ctx, core.ListShapesRequest{CompartmentId: given.CompartmentID, Page: page})
