@@ -17,7 +17,7 @@ fn groups(count: u32) -> Value {
 }
 
 /// Specs that are small enough, each with other fields.
-fn specs() -> [Value; 5] {
+fn specs() -> [Value; 6] {
     let routes = json!([
         { "destination": "10.1.0.0/16" }, { "destination": "fd00:1234::/48", "via": "fd00:1::1" },
         { "destination": "172.16.0.0/12", "via": "10.0.0.1" },
@@ -30,6 +30,7 @@ fn specs() -> [Value; 5] {
         json!({ "freeformTags": tags, "purpose": "Attach", "allowedNamespaces": ["storage-gateways", "backup"] }),
         json!({ "ipv4Count": 255, "ipv6Count": 255, "nicIndex": 1, "mtu": 9000, "skipSourceDestCheck": true,
             "assignPublicIp": true, "onDelete": "Orphan", "requestedAddresses": addresses }),
+        json!({ "privateIp": "192.168.100.100", "subnetRoute": true, "nsgIds": groups(2) }),
         json!({ "ipv4Count": 2, "nsgIds": groups(1), "routes": [], "freeformTags": {}, "requestedAddresses": [] }),
     ]
 }

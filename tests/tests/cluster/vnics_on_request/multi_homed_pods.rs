@@ -14,7 +14,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tests::built::bin_dir;
 
-use super::{Scene, offer};
+use super::{POOL, Scene, offer};
 use crate::root;
 
 const PAGE: &str = include_str!("../../../../docs/multi-homed-pods.md");
@@ -23,7 +23,7 @@ const REFERENCE: &str = "/usr/lib/cni";
 
 /// The whole objects of the page, in their order; what is only a part of one is merged into the Pod.
 fn objects(subnet: &str) -> Vec<Value> {
-    let page = PAGE.replace("ocid1.subnet.oc1.iad.…", subnet);
+    let page = PAGE.replace("ocid1.subnet.oc1.iad.…", subnet).replace("ocid1.nodepool.oc1.iad.…", POOL);
     let mut objects: Vec<Value> = Vec::new();
     for block in page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
         for document in serde_yaml_ng::Deserializer::from_str(block) {
@@ -122,7 +122,7 @@ async fn apply_page(scene: &Scene) {
         server.apply_object(object).await.unwrap();
         server.create_account(&ServiceAccount::new(namespace, "default")).await.unwrap();
     }
-    scene.kubectl(&["label", "node", "node-a", "node-restriction.kubernetes.io/pool=storage"]);
+    scene.annotate("node-a", api::NODE_POOL_ANNOTATION, POOL).await;
     for mut object in objects(scene.vcn.subnet("storage").unwrap().id.as_str()) {
         server.apply_object(object.clone()).await.unwrap();
         if object["metadata"]["namespace"] == "team-a" {
