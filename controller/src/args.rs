@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use ipnetwork::IpNetwork;
 use oci::{Endpoint, MetadataUrl, Rates, RealmDomain, RegionName};
 use resident::args::{ConfigArgs, Output, ResidentOptions, Toggle};
 use resident::command_line::CONFIG_FILE;
@@ -174,7 +175,21 @@ pub(crate) struct Options {
         value_name = "WHAT"
     )]
     pub network_test_targets: TestTargets,
+    /// Networks of the cluster's Services, separated by commas: NetworkTests may probe addresses in them
+    #[arg(
+        long,
+        global = true,
+        env = "SERVICE_NETWORKS",
+        default_value = "10.96.0.0/16",
+        value_parser = networks,
+        value_name = "CIDR,..."
+    )]
+    pub service_networks: Networks,
 }
+
+/// Networks, separated by commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Networks(pub Vec<IpNetwork>);
 
 /// Which Lease, and its duration.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -295,6 +310,11 @@ fn number(bounds: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> +
 fn loopback(text: &str) -> Result<SocketAddr, &'static str> {
     let address = text.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback());
     address.ok_or("expected an address of loopback with a port (127.0.0.1:9811)")
+}
+
+fn networks(text: &str) -> Result<Networks, &'static str> {
+    let networks: Result<Vec<IpNetwork>, _> = text.split(',').map(|network| network.trim().parse()).collect();
+    networks.map(Networks).map_err(|_| "expected networks, separated by commas (10.96.0.0/16,fd00:96::/112)")
 }
 
 fn region(text: &str) -> Result<RegionName, &'static str> {

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
-use crate::args::{Pace, TestTargets};
+use crate::args::Pace;
 use crate::attachment::apply::objects::KubeObjects;
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::pod_network::KubePodNetworks;
@@ -94,7 +94,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
     let probe_pods = pods.clone();
     let agents = ChannelAgents { client: channel, roster: roster.clone(), began: Instant::now(), pods };
-    let network_tests = shared.network_tests(agents, settings.network_test_targets, oci_host);
+    let network_tests = shared.network_tests(agents, &settings, oci_host);
     measure(&status_server, &work, &store, budget, roster.clone());
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
@@ -188,7 +188,7 @@ impl Shared {
     fn network_tests(
         &self,
         agents: ChannelAgents,
-        allowed: TestTargets,
+        settings: &Settings,
         oci_host: Option<String>,
     ) -> NetworkTests<ChannelAgents> {
         NetworkTests {
@@ -197,7 +197,8 @@ impl Shared {
             agents: Arc::new(agents),
             metrics: self.metrics.clone(),
             turns: Semaphore::new(AT_ONCE),
-            allowed,
+            allowed: settings.network_test_targets,
+            services: settings.service_networks.0.clone(),
             oci_host,
         }
     }

@@ -87,7 +87,7 @@ binaries with their hashes, versions, the last runs of the plugins, conditions, 
 missing. While the agent is down it lacks the agent's answers. Exit status: 0 written, 1 not.
 
 Examples:
-  oke-node-agent bundle -o /run/vcn-native/node.tar          a container can write to its volumes only
+  oke-node-agent bundle --file /run/vcn-native/node.tar      a container can write to its volumes only
   kubectl exec -n oke-node-manager POD -- oke-node-agent bundle > node.tar")]
     Bundle(BundleOutput),
     /// Send the probe of a network test from a probe Pod: the request is in PROBE_REQUEST, the report becomes the container's
@@ -110,7 +110,7 @@ Examples:
 pub struct BundleOutput {
     /// The file to write; standard output by default
     #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    pub file: Option<PathBuf>,
 }
 
 /// The output of `probe`.

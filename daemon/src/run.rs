@@ -107,7 +107,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Command::Attachments(Output { output }) => show::attachments(&settings, output),
         Command::Health(Output { output }) => show::health(&settings, output),
         Command::Plan(Output { output }) => show::plan(&settings, output),
-        Command::Bundle(BundleOutput { output }) => return bundle::write(&settings, &layers, output.as_deref()),
+        Command::Bundle(BundleOutput { file }) => return bundle::write(&settings, &layers, file.as_deref()),
         Command::Run | Command::Probe(_) | Command::Config(_) => return Ok(Exit::Fine),
     };
     match printout {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use hyper::Uri;
 
+use crate::connection::ends::Source;
+
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing; `nettest` creates a
 /// NetworkTest and deletes it.
 #[derive(Clone, Debug, Parser)]
@@ -57,6 +59,7 @@ pub(crate) enum Command {
     #[command(after_help = "\
 Examples:
   kubectl oke-node status                         all nodes, and their number by state
+  kubectl oke-node status --pool …xk7q2a          those of one node pool
   kubectl oke-node status --problems -o wide      those that are not healthy, with OCIDs, all problems and errors
   kubectl oke-node status -o json | jq '.counts'  for scripts")]
     Status(StatusArgs),
@@ -78,11 +81,12 @@ Examples:
   kubectl oke-node vnics                          those of all nodes, the ones that are not ready first
   kubectl oke-node vnics --node 10.0.0.2 -o wide")]
     Vnics(VnicsArgs),
-    /// Test whether a node reaches another node or a service, and name the cause if not
+    /// Test whether a pod or a node reaches a Service, a pod, a node or a service of nodes, and name the cause if not
     #[command(after_help = "\
 Exit status: 0 reachable; 1 not reachable; 2 wrong command line, or the test is refused; 3 not decided, or the command failed.
 
 Examples:
+  kubectl oke-node nettest pod/shop/front-0 service/shop/cart:80
   kubectl oke-node nettest 10.0.10.2 10.0.20.3 --port 8443
   kubectl oke-node nettest 10.0.10.2 10.0.20.3 --mtu    packets of full size
   kubectl oke-node nettest 10.0.10.2/10.0.11.2 10.0.20.3    from the address of a secondary VNIC
@@ -99,20 +103,37 @@ Examples:
     Explain(ExplainArgs),
 }
 
+/// A part of the Nodes; all by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub(crate) struct NodeSelection {
+    /// Only Nodes of this node pool: its OCID, or the last characters of it, at least 6
+    #[arg(long, value_name = "OCID")]
+    pub pool: Option<String>,
+    /// Only Nodes with these labels, as kubectl selects them
+    #[arg(short = 'l', long = "selector", value_name = "KEY=VALUE,...")]
+    pub labels: Option<String>,
+}
+
 /// Which nodes, and how.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StatusArgs {
     /// Only nodes that are not healthy
     #[arg(long)]
     pub problems: bool,
+    /// The selection.
+    #[command(flatten)]
+    pub selection: NodeSelection,
     /// The output format.
     #[command(flatten)]
     pub output: Output,
 }
 
 /// How the accelerators are printed.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GpusArgs {
+    /// The selection.
+    #[command(flatten)]
+    pub selection: NodeSelection,
     /// The output format.
     #[command(flatten)]
     pub output: Output,
@@ -133,8 +154,11 @@ pub(crate) struct NodeArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct VnicsArgs {
     /// Only those of this Node's instance
-    #[arg(long, value_parser = node_name, value_name = "NAME")]
+    #[arg(long, value_parser = node_name, value_name = "NAME", conflicts_with_all = ["pool", "labels"])]
     pub node: Option<String>,
+    /// The selection.
+    #[command(flatten)]
+    pub selection: NodeSelection,
     /// The output format.
     #[command(flatten)]
     pub output: Output,
@@ -143,10 +167,11 @@ pub(crate) struct VnicsArgs {
 /// Which pair, how it is probed, and how the result is printed.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct NetTestArgs {
-    /// The Node that sends; NODE/ADDRESS from one of its addresses, such as a secondary VNIC's
-    #[arg(value_parser = node_and_address, value_name = "FROM")]
+    /// The Node that sends; NODE/ADDRESS from one of its addresses, such as a secondary VNIC's; or pod/NAMESPACE/NAME
+    #[arg(value_parser = source, value_name = "FROM")]
     pub from: String,
-    /// The target: a Node, NODE/ADDRESS, an address of a Node, or a service; with --external another address, a host name or a URL
+    /// The target: service/NAMESPACE/NAME[:PORT], pod/NAMESPACE/NAME, a Node, NODE/ADDRESS, an address of a Node, or a service of
+    /// nodes; with --external another address, a host name or a URL
     #[arg(value_name = "TO")]
     pub to: String,
     /// Connect to this port; without it, echo requests are sent
@@ -212,6 +237,13 @@ fn view_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
     let is_valid = url.scheme_str() == Some("http") && url.host().is_some() && url.path() == "/";
     if is_valid { Ok(url) } else { Err("expected http://HOST:PORT".to_owned()) }
+}
+
+fn source(text: &str) -> Result<String, String> {
+    match Source::read(text)? {
+        Source::Node(node) => node_and_address(&node),
+        Source::Pod(_) => Ok(text.to_owned()),
+    }
 }
 
 fn node_and_address(text: &str) -> Result<String, String> {

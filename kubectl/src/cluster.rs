@@ -2,18 +2,18 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use api::{Received, VnicAttachment};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::header::UPGRADE;
 use hyper::{Request, Response};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
-use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::client::{AuthError, Body};
+use kube::{Api, Client};
 use resident::api_server::list;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
@@ -21,6 +21,7 @@ use tower::{BoxError, service_fn};
 use vcn::Ocid;
 
 use crate::args::Target;
+use crate::kubeconfig;
 
 /// To the API server.
 const CONNECTING: Duration = Duration::from_secs(5);
@@ -63,8 +64,14 @@ impl Cluster {
 
     /// All Nodes. One that this version cannot read has its metadata only.
     pub(crate) async fn nodes(&self) -> anyhow::Result<Vec<Node>> {
+        self.nodes_with(None).await
+    }
+
+    /// Those with these labels.
+    pub(crate) async fn nodes_with(&self, labels: Option<&str>) -> anyhow::Result<Vec<Node>> {
         let api: Api<Received<Node>> = Api::all(self.client().await?);
-        let found = list(&api, ListParams::default()).await.context("listing Nodes")?;
+        let params = labels.map_or_else(ListParams::default, |labels| ListParams::default().labels(labels));
+        let found = list(&api, params).await.context("listing Nodes")?;
         Ok(found.into_iter().map(readable).collect())
     }
 
@@ -92,23 +99,20 @@ fn readable(node: Received<Node>) -> Node {
 }
 
 async fn connect(target: &Target) -> anyhow::Result<Client> {
-    let options = KubeConfigOptions { context: target.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match &target.kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &options).await.with_context(|| format!("using {}", path.display()))?
-        }
-        None if target.context.is_some() => {
-            Config::from_kubeconfig(&options).await.context("reading the kubeconfig")?
-        }
-        None => Config::infer().await.context("finding the API server: no kubeconfig, and not in a pod")?,
-    };
+    let mut config = kubeconfig::config(target.kubeconfig.as_deref(), target.context.as_deref())?;
     // kube's own retries take minutes, and a person waits.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECTING);
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(SILENCE);
-    Ok(bounded(Client::try_from(config).context("setting up the Kubernetes client")?, BODY_MAX))
+    let plugin = config.auth_info.exec.clone();
+    let client = Client::try_from(config).map_err(|error| match (&error, &plugin) {
+        (kube::Error::Auth(AuthError::AuthExecStart(why)), Some(plugin)) if why.kind() == io::ErrorKind::NotFound => {
+            anyhow!("{}", kubeconfig::missing_plugin(plugin))
+        }
+        _ => anyhow!(error).context("setting up the Kubernetes client"),
+    })?;
+    Ok(bounded(client, BODY_MAX))
 }
 
 /// The same client, whose answers end in time and at a length.

@@ -4,6 +4,7 @@
 //!   leader ──▶ pod of the Lease, port-forward ──▶ fleet, one node ─┐
 //!                          (not reachable: nodes, from the API) ───┼─▶ commands ─▶ table, JSON or YAML
 //!   cluster ─▶ API server: Nodes, VnicAttachments ─────────────────┘
+//!   connection ─▶ objects that the user may read, and NetworkTests ─▶ commands/connection
 //!   catalog ─▶ what this program knows offline: signals, rules, codes, reasons ─▶ commands/explain
 //! ```
 //!
@@ -14,9 +15,15 @@ mod catalog;
 mod causes;
 mod cluster;
 mod commands;
+mod connection;
+mod failure;
 #[cfg(test)]
 mod golden;
+mod kubeconfig;
 mod leader;
 mod nodes;
+mod proxy;
 pub mod run;
+mod selection;
 mod table;
+mod test_runs;

@@ -2,15 +2,13 @@
 
 use std::process::ExitCode;
 
-use kubectl_oke_node::run::{Exit, run};
-use resident::logging::chain;
-use vcn::printable;
+use kubectl_oke_node::run::{Exit, run, words};
 
 fn main() -> ExitCode {
     match run(std::env::args_os()) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("kubectl oke-node: {}", printable(&chain(error.as_ref())));
+            eprintln!("kubectl oke-node: {}", words(&error));
             Exit::Problem.into()
         }
     }

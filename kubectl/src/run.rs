@@ -5,17 +5,18 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Parser as _;
-use resident::logging::chain;
 use resident::page::Page;
 use serde::Serialize;
 use tokio::time::timeout;
 use vcn::printable;
 
-use crate::args::{Args, Command, Format};
+use crate::args::{Args, Command, Format, NetTestArgs};
 use crate::cluster::Cluster;
-use crate::commands::{explain, gpus, nettest, node, status, vnics};
+use crate::commands::{connection, explain, gpus, nettest, node, status, vnics};
+use crate::connection::ends::{Source, Target};
+use crate::failure;
 use crate::table::paint;
 
 /// For a command with all its requests: more than a network test takes.
@@ -70,17 +71,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let cluster = Cluster::new(args.target);
     let command = async {
         match args.command {
-            Command::Status(asked) => print(&status::run(&cluster, asked.problems).await?, asked.output.format),
-            Command::Gpus(asked) => print(&gpus::run(&cluster).await?, asked.output.format),
+            Command::Status(asked) => print(&status::run(&cluster, &asked).await?, asked.output.format),
+            Command::Gpus(asked) => print(&gpus::run(&cluster, &asked).await?, asked.output.format),
             Command::Node(asked) => print(&node::run(&cluster, &asked.name).await?, asked.output.format),
-            Command::Vnics(asked) => print(&vnics::run(&cluster, asked.node.as_deref()).await?, asked.output.format),
-            Command::Nettest(asked) => match nettest::object(&asked) {
-                Ok(test) => match nettest::run(&cluster, &asked, &test).await {
-                    Ok(result) => print(&result, asked.output.format),
-                    Err(error) => Ok(failed(&error, nettest::exit_of(&error))),
-                },
-                Err(error) => Ok(failed(&error, Exit::Usage)),
-            },
+            Command::Vnics(asked) => print(&vnics::run(&cluster, &asked).await?, asked.output.format),
+            Command::Nettest(asked) => network_test(&cluster, &asked).await,
             Command::Explain(asked) => print(&explain::run(&asked.words.join(" ")), asked.output.format),
         }
     };
@@ -99,14 +94,42 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// Between nodes by a NetworkTest; with a Pod or a Service at an end, by what the objects say first.
+async fn network_test(cluster: &Cluster, asked: &NetTestArgs) -> anyhow::Result<Exit> {
+    let ends = (Source::read(&asked.from), Target::read(&asked.to));
+    let (from, to) = match ends {
+        (Ok(from), Ok(to)) => (from, to),
+        (Err(why), _) | (_, Err(why)) => return Ok(failed(&anyhow!(why), Exit::Usage)),
+    };
+    if let (Source::Node(_), Target::Other(_)) = (&from, &to) {
+        return match nettest::object(asked) {
+            Ok(test) => match nettest::run(cluster, asked, test).await {
+                Ok(result) => print(&result, asked.output.format),
+                Err(error) => Ok(failed(&error, nettest::exit_of(&error))),
+            },
+            Err(error) => Ok(failed(&error, Exit::Usage)),
+        };
+    }
+    if asked.throughput.is_some() {
+        return Ok(failed(&anyhow!("throughput is measured between Nodes"), Exit::Usage));
+    }
+    if matches!(to, Target::Service { .. }) && (asked.port.is_some() || asked.mtu) {
+        return Ok(failed(&anyhow!("a Service has ports of its own: service/NAMESPACE/NAME:PORT"), Exit::Usage));
+    }
+    match connection::run(cluster, asked, &from, &to).await {
+        Ok(result) => print(&result, asked.output.format),
+        Err(error) => Ok(failed(&error, nettest::exit_of(&error))),
+    }
+}
+
 fn failed(error: &anyhow::Error, exit: Exit) -> Exit {
     eprintln!("kubectl oke-node: {}", words(error));
     exit
 }
 
 /// An error for a terminal: the API server repeats what others wrote.
-fn words(error: &anyhow::Error) -> String {
-    printable(&chain(error.as_ref())).into_owned()
+pub fn words(error: &anyhow::Error) -> String {
+    printable(&failure::words(error)).into_owned()
 }
 
 fn print(answer: &impl Answer, format: Format) -> anyhow::Result<Exit> {

@@ -37,7 +37,11 @@ pub(crate) fn cut(text: &str, most: usize, style: Style) -> String {
 
 /// For how long something is so, at the time of the table.
 pub(crate) fn since(unix_millis: u64, style: Style) -> String {
-    age(style.now_unix_millis.saturating_sub(unix_millis) / 1000)
+    // A time that is absent, or null.
+    match unix_millis {
+        0 => "-".to_owned(),
+        _ => age(style.now_unix_millis.saturating_sub(unix_millis) / 1000),
+    }
 }
 
 /// A number of things; the plural has an s.
@@ -56,6 +60,7 @@ mod tests {
         let long = "ocid1.instance.oc1.iad.abcdefghijkl";
         assert_eq!((ocid(long, narrow).as_str(), ocid(long, wide).as_str()), ("…efghijkl", long));
         assert_eq!((ocid("", narrow).as_str(), cut("äöü", 2, narrow).as_str()), ("-", "äö…"));
-        assert_eq!((since(30_000, narrow).as_str(), since(91_000, narrow).as_str()), ("60 s", "0 s"));
+        let ages = [since(30_000, narrow), since(91_000, narrow), since(0, narrow)];
+        assert_eq!(ages.each_ref().map(String::as_str), ["60 s", "0 s", "-"]);
     }
 }

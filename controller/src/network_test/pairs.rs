@@ -1,10 +1,13 @@
 //! Which pairs a NetworkTest has: from its spec, the Nodes and the agents. Pure.
 
+mod shown;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use api::probe::{Party, ProbeKind, ProbeTarget, SendTask, bounds};
 use api::{NetworkTestSpec, PodSelection, TargetService, TestProbe, TestSource, TestTarget};
+use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
 use nettest::{Case, Compared};
@@ -41,7 +44,9 @@ pub(super) enum PairError {
     #[error("network tests are switched off: NETWORK_TEST_TARGETS=none on the controller")]
     Off,
     /// A target outside the cluster.
-    #[error("the target {0} is no node's address: set externalTargets, and NETWORK_TEST_TARGETS=any on the controller")]
+    #[error(
+        "the target {0} is no address of a node or a Service: set externalTargets, and NETWORK_TEST_TARGETS=any on the controller; or add the Services' network to its SERVICE_NETWORKS"
+    )]
     External(String),
     /// An address that is not the node's.
     #[error(
@@ -91,6 +96,8 @@ pub(crate) struct Nodes {
     pub pods: Vec<(PodSelection, Vec<TestPod>)>,
     /// The targets that the configuration allows.
     pub allowed: TestTargets,
+    /// The networks of the cluster's Services.
+    pub services: Vec<IpNetwork>,
     /// The host of OCI's core services.
     pub oci_host: Option<String>,
 }
@@ -104,6 +111,8 @@ struct SelectedSource {
     is_one_of_all: bool,
     /// The pod for which a probe Pod on the node stands.
     pod: Option<TestPod>,
+    /// Whether a probe Pod on the node sends.
+    is_pod_network: bool,
 }
 
 /// A target after selection.
@@ -135,8 +144,8 @@ pub(super) fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPai
     }
     for source in &spec.sources {
         for from in nodes.sources(source)? {
-            if let Some(pod) = from.pod.as_ref().filter(|_| measures) {
-                return Err(PairError::Throughput(pod.to_string()));
+            if measures && from.is_pod_network {
+                return Err(PairError::Throughput(from.to_string()));
             }
             for target in targets.iter().flat_map(|target| nodes.of_peers(&from.node, target)) {
                 for probe in &spec.probes {
@@ -169,6 +178,7 @@ impl Nodes {
                     address: None,
                     is_one_of_all: false,
                     pod: Some(pod),
+                    is_pod_network: true,
                 })
                 .collect());
         }
@@ -189,8 +199,10 @@ impl Nodes {
         };
         let of = |node: String| addresses(&node).into_iter().map(move |address| (node.clone(), address));
         let selected = nodes.into_iter().flat_map(of);
-        let is_one_of_all = source.all_addresses;
-        Ok(selected.map(|(node, address)| SelectedSource { node, address, is_one_of_all, pod: None }).collect())
+        let (is_one_of_all, is_pod_network) = (source.all_addresses, source.pod_network);
+        let selected =
+            selected.map(|(node, address)| SelectedSource { node, address, is_one_of_all, pod: None, is_pod_network });
+        Ok(selected.collect())
     }
 
     /// The known addresses of a node, the one of its agent first.
@@ -242,6 +254,9 @@ impl Nodes {
             let mut names = self.held.keys().chain(self.addresses.keys());
             return match names.find(|node| self.known(node).contains(&address)) {
                 Some(node) => Ok(vec![SelectedTarget::Node(node.clone(), Some(address))]),
+                None if self.services.iter().any(|network| network.contains(address)) => {
+                    Ok(vec![SelectedTarget::Address(address)])
+                }
                 None => external(&address).map(|()| vec![SelectedTarget::Address(address)]),
             };
         }
@@ -282,7 +297,7 @@ impl Nodes {
         probe: &TestProbe,
         number: usize,
     ) -> Option<TestPair> {
-        let SelectedSource { node, address: requested, is_one_of_all, pod } = from;
+        let SelectedSource { node, address: requested, is_one_of_all, pod, is_pod_network } = from;
         let (party, to, service) = match target {
             SelectedTarget::Node(name, _) if name == node => return None,
             SelectedTarget::Pod(target, _) if pod.as_ref() == Some(target) => return None,
@@ -313,7 +328,7 @@ impl Nodes {
             return None;
         }
         // A probe Pod's address is not known before it runs.
-        let address = requested.or_else(|| self.of_family(node, family)).filter(|_| pod.is_none());
+        let address = requested.or_else(|| self.of_family(node, family)).filter(|_| !is_pod_network);
         let mut send = send(probe, to, *requested, number);
         if let SelectedTarget::Url(url) = target {
             let HttpUrl { kind, port, path, .. } = HttpUrl::read(url)?;
@@ -322,14 +337,13 @@ impl Nodes {
         let case = Case {
             source: Party { node: Some(node.clone()), address },
             // Each probe Pod has another address, so no agent can watch for it.
-            target_has_agent: party.node.is_some() && pod.is_none(),
+            target_has_agent: party.node.is_some() && !is_pod_network,
             service,
             send,
             others: self.others(node, address, &party),
             target: party,
         };
-        let source = pod.as_ref().map_or_else(|| at(node, *requested), ToString::to_string);
-        Some(TestPair { case, source, target: target.to_string(), from_pod: pod.is_some() })
+        Some(TestPair { case, source: from.to_string(), target: target.to_string(), from_pod: *is_pod_network })
     }
 
     /// A few other nodes: some whose address is most like the source's, some whose is least.
@@ -343,33 +357,6 @@ impl Nodes {
         let chosen = sorted.iter().enumerate().filter(|(at, _)| *at < NEAR || *at >= far);
         chosen.map(|(_, (name, _))| Compared { node: (*name).clone(), addresses: self.known(name) }).collect()
     }
-}
-
-impl std::fmt::Display for SelectedTarget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Node(name, address) => f.write_str(&at(name, *address)),
-            Self::Pod(pod, address) if pod.addresses.first() != Some(address) => write!(f, "{pod}/{address}"),
-            Self::Pod(pod, _) => pod.fmt(f),
-            Self::Address(address) => address.fmt(f),
-            Self::Host(host) => f.write_str(host),
-            Self::Url(url) => f.write_str(url),
-            Self::Service(service) => f.write_str(match service {
-                TargetService::Gateway => "gateway",
-                TargetService::Imds => "imds",
-                TargetService::Dns => "dns",
-                TargetService::ApiServer => "apiserver",
-                TargetService::OciServices => "oci-services",
-                TargetService::Peers => "peers",
-            }),
-        }
-    }
-}
-
-/// A node with an address of it; OKE names Nodes by their address.
-fn at(node: &str, address: Option<IpAddr>) -> String {
-    let address = address.map(|address| address.to_string()).filter(|address| address != node);
-    address.map_or_else(|| node.to_owned(), |address| format!("{node}/{address}"))
 }
 
 /// Whether an address is of the same family as another one, if there is one.

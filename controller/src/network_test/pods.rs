@@ -71,7 +71,10 @@ async fn list(client: &Client, selection: &PodSelection) -> Result<Vec<TestPod>,
     let namespace = &selection.namespace;
     let selector = Selector::try_from(selection.selector.clone().unwrap_or_default())
         .map_err(|error| PairError::Selector(error.to_string()))?;
-    let params = ListParams::default().labels_from(&selector).limit(MOST_READ);
+    let mut params = ListParams::default().labels_from(&selector).limit(MOST_READ);
+    if let Some(name) = &selection.name {
+        params = params.fields(&format!("metadata.name={name}"));
+    }
     let kind = ApiResource::erase::<Pod>(&());
     let api: Api<Received<SelectedPod>> = Api::namespaced_with(client.clone(), namespace, &kind);
     match send(api.list(&params)).await {

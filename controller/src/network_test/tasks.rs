@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{AttachMode, NetworkTest, PodSelection, Purpose, Received, VnicTemplate};
+use ipnetwork::IpNetwork;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -32,6 +33,8 @@ pub(crate) struct NetworkTests<A> {
     pub(crate) turns: Semaphore,
     /// Which targets are allowed.
     pub(crate) allowed: TestTargets,
+    /// The networks of the cluster's Services.
+    pub(crate) services: Vec<IpNetwork>,
     /// The host of OCI's core services.
     pub(crate) oci_host: Option<String>,
 }
@@ -76,6 +79,7 @@ impl<A: AgentCalls> NetworkTests<A> {
             held,
             pods,
             allowed: self.allowed,
+            services: self.services.clone(),
             oci_host: self.oci_host.clone(),
         }
     }

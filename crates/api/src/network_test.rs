@@ -42,7 +42,7 @@ pub use status::{
     validation = Rule::new("!self.targets.exists(t, has(t.url)) || self.probes.all(p, p.type in ['HTTP', 'HTTPS'] && !has(p.port) && !has(p.path))")
         .message("a target by URL is for the probes HTTP and HTTPS without port and path: the URL has them")
         .field_path(".probes"),
-    validation = Rule::new("!self.probes.exists(p, p.type == 'Throughput') || (!self.sources.exists(s, has(s.pods)) && self.targets.all(t, has(t.node) || has(t.nodeSelector) || has(t.address) || (has(t.service) && t.service == 'peers')))")
+    validation = Rule::new("!self.probes.exists(p, p.type == 'Throughput') || (!self.sources.exists(s, has(s.pods) || (has(s.podNetwork) && s.podNetwork)) && self.targets.all(t, has(t.node) || has(t.nodeSelector) || has(t.address) || (has(t.service) && t.service == 'peers')))")
         .message("Throughput is measured between nodes with agents: sources and targets must be nodes")
         .field_path(".probes")
 )]
@@ -87,7 +87,10 @@ pub struct NetworkTestSpec {
     validation = Rule::new("!has(self.address) || has(self.node)").message("address needs node").field_path(".address"),
     validation = Rule::new("!has(self.allAddresses) || !self.allAddresses || (!has(self.pods) && !has(self.address))")
         .message("allAddresses needs node or nodeSelector, without address")
-        .field_path(".allAddresses")
+        .field_path(".allAddresses"),
+    validation = Rule::new("!has(self.podNetwork) || !self.podNetwork || (has(self.node) && !has(self.address) && !(has(self.allAddresses) && self.allAddresses))")
+        .message("podNetwork needs node, without address and allAddresses")
+        .field_path(".podNetwork")
 )]
 pub struct TestSource {
     /// A Node's name; another field if absent.
@@ -106,6 +109,9 @@ pub struct TestSource {
     /// and of its VnicAttachments. False if absent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub all_addresses: bool,
+    /// If true, a short-lived probe Pod on the node sends, so that probes start in the pod network. False if absent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pod_network: bool,
     /// Pods: for each, a short-lived probe Pod on its node sends. Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodSelection>,
@@ -134,8 +140,9 @@ pub struct TestTarget {
     /// Pods: their addresses are targets, of both families. Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodSelection>,
-    /// An address: of the node, or of any Node without it. One that is no InternalIP of the Node and no address of its
-    /// VnicAttachments needs externalTargets. Another field if absent.
+    /// An address: of the node, or of any Node without it. One that is no InternalIP of the Node, no address of its
+    /// VnicAttachments and in no network of the cluster's Services (SERVICE_NETWORKS of the controller) needs externalTargets.
+    /// Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::address")]
     pub address: Option<IpAddr>,
@@ -164,6 +171,10 @@ pub struct PodSelection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub selector: Option<LabelSelector>,
+    /// Selects the Pod with this name; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::some_text::<253>")]
+    pub name: Option<String>,
 }
 
 /// A target by what it is for the source's node.

@@ -50,7 +50,7 @@ pub(crate) fn write(settings: &Settings, layers: &Layers, output: Option<&Path>)
     let out = io::stdout().lock();
     if out.is_terminal() {
         eprintln!(
-            "oke-node-agent: a bundle cannot be written to a terminal; name a file with -o, or redirect the output"
+            "oke-node-agent: a bundle cannot be written to a terminal; name a file with --file, or redirect the output"
         );
         return Ok(Exit::Usage);
     }

@@ -206,7 +206,7 @@ fn bundle_file_is_private_and_complete_or_absent() {
     let node = dual_stack_node();
     // Of what the program sees, only the volumes can be written.
     let write = |path: &str| {
-        let output = node.output_of(|command| command.args(["bundle", "--state-dir", "/nowhere", "-o", path]));
+        let output = node.output_of(|command| command.args(["bundle", "--state-dir", "/nowhere", "--file", path]));
         output.status.code()
     };
     let path = node.path("run/node.tar");

@@ -8,6 +8,7 @@ use health::{Area, Verdict};
 use resident::page::{Page, age};
 use serde::Serialize;
 
+use crate::args::GpusArgs;
 use crate::catalog::{self, AGENT_SILENT};
 use crate::cluster::Cluster;
 use crate::commands::status::{self, Counts, Source, Status};
@@ -74,8 +75,8 @@ pub(crate) struct DeviceProblem {
 }
 
 /// Asks the leader and, if it is not reachable, the API server.
-pub(crate) async fn run(cluster: &Cluster) -> anyhow::Result<Gpus> {
-    Ok(Gpus::of(status::run(cluster, false).await?))
+pub(crate) async fn run(cluster: &Cluster, args: &GpusArgs) -> anyhow::Result<Gpus> {
+    Ok(Gpus::of(status::of_selected(cluster, &args.selection).await?))
 }
 
 impl Gpus {

@@ -1,30 +1,21 @@
 //! `nettest`: tests one pair by a NetworkTest that exists as long as the command, and shows the path and the verdict.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use api::{NetworkTest, NetworkTestStatus, PairVerdict, TargetService, TestState, TestTarget};
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
 use nettest::{Cause, Label};
 use resident::page::Page;
 use serde::Serialize;
-use serde_json::json;
-use tokio::signal::ctrl_c;
-use tokio::time::sleep;
+use serde_json::{Value, json};
 
 use crate::args::NetTestArgs;
 use crate::cluster::Cluster;
 use crate::run::{Answer, Exit, Style};
+use crate::test_runs;
 
 /// The deadline of the run itself, in seconds.
 const DEADLINE: u16 = 120;
-/// More than that, for the controller to begin and to write the result.
-const LONGEST: Duration = Duration::from_secs(210);
-/// Between two reads of the status.
-const AGAIN: Duration = Duration::from_millis(500);
 /// If the command is killed: a controller deletes the finished test after so many seconds.
 const TTL: u32 = 300;
 
@@ -37,19 +28,10 @@ pub(crate) struct PairResult {
     pub status: NetworkTestStatus,
 }
 
-/// Creates the test, waits for its result, and deletes it: also when the command is interrupted.
-pub(crate) async fn run(cluster: &Cluster, asked: &NetTestArgs, test: &NetworkTest) -> anyhow::Result<PairResult> {
-    let api: Api<NetworkTest> = Api::all(cluster.client().await?);
-    let test = api.create(&PostParams::default(), test).await.context("creating a NetworkTest")?;
-    let name = test.metadata.name.unwrap_or_default();
-    // Cancel-safe: both only read, and the test is deleted whichever ends first.
-    let status = tokio::select! {
-        status = wait(&api, &name) => status,
-        _ = ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-    };
-    let deleted = api.delete(&name, &DeleteParams::default()).await;
-    let status = status?;
-    deleted.with_context(|| format!("deleting NetworkTest {name}"))?;
+/// Runs the test.
+pub(crate) async fn run(cluster: &Cluster, asked: &NetTestArgs, test: NetworkTest) -> anyhow::Result<PairResult> {
+    let mut statuses = test_runs::run(cluster, vec![test]).await?;
+    let status = statuses.pop().context("no result")??;
     Ok(PairResult { from: asked.from.clone(), to: asked.to.clone(), status })
 }
 
@@ -81,9 +63,19 @@ pub(crate) fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
         (None, _) if asked.mtu => json!({ "type": "PathMTU" }),
         (None, _) => json!({ "type": "ICMP" }),
     };
+    described(&json!([at_node(&asked.from)]), &json!([target]), &probe, asked.external)
+}
+
+/// A NetworkTest that is deleted with the command.
+pub(crate) fn described(
+    sources: &Value,
+    targets: &Value,
+    probe: &Value,
+    external: bool,
+) -> anyhow::Result<NetworkTest> {
     let spec = json!({
-        "sources": [at_node(&asked.from)], "targets": [target], "probes": [probe],
-        "externalTargets": asked.external, "deadlineSeconds": DEADLINE, "ttlSecondsAfterFinished": TTL,
+        "sources": sources, "targets": targets, "probes": [probe],
+        "externalTargets": external, "deadlineSeconds": DEADLINE, "ttlSecondsAfterFinished": TTL,
     });
     let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NetworkTest",
         "metadata": { "generateName": "kubectl-" }, "spec": spec });
@@ -91,7 +83,7 @@ pub(crate) fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
 }
 
 /// NODE, or NODE/ADDRESS.
-fn at_node(text: &str) -> serde_json::Value {
+pub(crate) fn at_node(text: &str) -> Value {
     match text.split_once('/') {
         Some((node, address)) => json!({ "node": node, "address": address }),
         None => json!({ "node": text }),
@@ -103,33 +95,6 @@ pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) if status.code == 422 => Exit::Usage,
         _ => Exit::Undecided,
-    }
-}
-
-/// Waits for the end of the run.
-async fn wait(api: &Api<NetworkTest>, name: &str) -> anyhow::Result<NetworkTestStatus> {
-    let (began, shows) = (Instant::now(), std::io::stderr().is_terminal());
-    loop {
-        let status = api.get(name).await.with_context(|| format!("reading NetworkTest {name}"))?.status;
-        let status = status.unwrap_or_default();
-        if shows {
-            let state = match status.state {
-                None => "waiting for the controller",
-                Some(TestState::Waiting) => "waiting for agents or pods",
-                Some(_) => "probing",
-            };
-            let _ = write!(std::io::stderr(), "\r{state}: {} s ", began.elapsed().as_secs());
-        }
-        if status.finished_at.is_some() || began.elapsed() > LONGEST {
-            if shows {
-                let _ = write!(std::io::stderr(), "\r\x1b[K");
-            }
-            if status.finished_at.is_none() {
-                bail!("no result within {} s: is a controller running?", LONGEST.as_secs());
-            }
-            return Ok(status);
-        }
-        sleep(AGAIN).await;
     }
 }
 

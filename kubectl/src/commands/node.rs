@@ -7,7 +7,6 @@ pub(crate) mod finding;
 use anyhow::{Context as _, bail};
 use health::fleet::{FleetNode, NodeDetails, NodeState};
 use k8s_openapi::api::core::v1::Node;
-use resident::logging::chain;
 use resident::page::{Page, age};
 use serde::Serialize;
 use serde_json::Value;
@@ -15,6 +14,7 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::commands::status::Source;
 use crate::commands::vnics::{self, Vnics};
+use crate::failure::words;
 use crate::leader;
 use crate::nodes::{self, Condition, Versions};
 use crate::run::{Answer, Exit, Style};
@@ -74,12 +74,12 @@ pub(crate) async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAns
         Some(instance) => vnics::of_instance(cluster, instance).await,
         None => Ok(Vnics::default()),
     };
-    let vnics = vnics.unwrap_or_else(|error| Vnics::unread(chain(error.as_ref())));
+    let vnics = vnics.unwrap_or_else(|error| Vnics::unread(words(&error)));
     match (view, entry) {
         (Ok(view), _) => Ok(NodeAnswer::of_view(view, has, vnics)),
-        (Err(error), Some(node)) => Ok(NodeAnswer::of_api(node, chain(error.as_ref()), has, vnics)),
+        (Err(error), Some(node)) => Ok(NodeAnswer::of_api(node, words(&error), has, vnics)),
         (Err(error), None) => {
-            let why = chain(error.as_ref());
+            let why = words(&error);
             if cluster.target.view_url.is_none() {
                 cluster.client().await?;
             }

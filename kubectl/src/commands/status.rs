@@ -6,17 +6,19 @@ use anyhow::Context as _;
 use health::Fleet;
 use health::Verdict;
 use health::fleet::{FleetNode, NodeState};
-use resident::logging::chain;
 use resident::page::{Page, age};
 use serde::Serialize;
 
+use crate::args::{NodeSelection, StatusArgs};
 use crate::causes::{self, Cause};
 use crate::cluster::Cluster;
 use crate::commands::node::finding::blocks_pods;
 use crate::commands::vnics::{self, Vnics};
+use crate::failure::words;
 use crate::leader;
 use crate::nodes;
 use crate::run::{Answer, Exit, Style};
+use crate::selection::{SelectedNodes, selected};
 use crate::table::{count, cut, ocid, or_dash, since};
 
 /// The problems of a node that a line names.
@@ -80,35 +82,48 @@ impl Counts {
 }
 
 /// Asks the leader and, if it is not reachable, the API server.
-pub(crate) async fn run(cluster: &Cluster, only_problems: bool) -> anyhow::Result<Status> {
-    let mut status = match leader::get(cluster, "/fleet").await {
-        Ok(fleet) => Status::new(fleet, None),
-        Err(error) => {
-            let why = chain(error.as_ref());
-            // A bad kubeconfig is no outage; --view-url needs none.
-            if cluster.target.view_url.is_none() {
-                cluster.client().await?;
-            }
-            from_api(cluster, &why).await.with_context(|| {
-                format!("the controller is not reachable ({why}), and the API server does not answer instead")
-            })?
-        }
-    };
-    if only_problems {
+pub(crate) async fn run(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Status> {
+    let mut status = of_selected(cluster, &args.selection).await?;
+    if args.problems {
         status.fleet.nodes.retain(|node| node.state != NodeState::Healthy);
     }
     Ok(status)
 }
 
-async fn from_api(cluster: &Cluster, why: &str) -> anyhow::Result<Status> {
+/// A part of the nodes.
+pub(crate) async fn of_selected(cluster: &Cluster, selection: &NodeSelection) -> anyhow::Result<Status> {
+    let selected = selected(cluster, selection).await?;
+    Ok(match leader::get(cluster, "/fleet").await {
+        Ok(fleet) => Status::of_selected(fleet, selected.as_ref(), None),
+        Err(error) => {
+            let why = words(&error);
+            // A bad kubeconfig is no outage; --view-url needs none.
+            if cluster.target.view_url.is_none() {
+                cluster.client().await?;
+            }
+            from_api(cluster, &why, selected.as_ref()).await.with_context(|| {
+                format!("the controller is not reachable ({why}), and the API server does not answer instead")
+            })?
+        }
+    })
+}
+
+async fn from_api(cluster: &Cluster, why: &str, selected: Option<&SelectedNodes>) -> anyhow::Result<Status> {
     let nodes = cluster.nodes().await?.iter().map(nodes::entry).collect();
-    let mut status = Status::new(Fleet { nodes, ..Fleet::default() }, Some(why.to_owned()));
+    let mut status = Status::of_selected(Fleet { nodes, ..Fleet::default() }, selected, Some(why.to_owned()));
     // Without that right, or without that kind, the nodes are worth showing.
-    status.vnics = Some(vnics::run(cluster, None).await.unwrap_or_else(|error| Vnics::unread(chain(error.as_ref()))));
+    status.vnics =
+        Some(vnics::of_selected(cluster, selected).await.unwrap_or_else(|error| Vnics::unread(words(&error))));
     Ok(status)
 }
 
 impl Status {
+    /// Of a part of the nodes, whose counts are shown.
+    fn of_selected(mut fleet: Fleet, selected: Option<&SelectedNodes>, unreachable: Option<String>) -> Self {
+        fleet.nodes.retain(|node| selected.is_none_or(|selected| selected.has(&node.name)));
+        Self::new(fleet, unreachable)
+    }
+
     /// The nodes in the order of the table.
     pub(crate) fn new(mut fleet: Fleet, unreachable: Option<String>) -> Self {
         fleet.nodes.sort_by(|a, b| rank(a).cmp(&rank(b)));

@@ -9,8 +9,10 @@ use resident::page::Page;
 use serde::Serialize;
 use vcn::Ocid;
 
+use crate::args::VnicsArgs;
 use crate::cluster::{Attachments, Cluster};
 use crate::run::{Answer, Exit, Style};
+use crate::selection::{SelectedNodes, selected};
 use crate::table::{count, cut, ocid, or_dash};
 
 /// The most characters of a message in a line.
@@ -57,12 +59,23 @@ pub(crate) struct Vnic {
 }
 
 /// Reads them.
-pub(crate) async fn run(cluster: &Cluster, node: Option<&str>) -> anyhow::Result<Vnics> {
-    let Some(name) = node else { return cluster.attachments(None).await.map(Vnics::of) };
+pub(crate) async fn run(cluster: &Cluster, args: &VnicsArgs) -> anyhow::Result<Vnics> {
+    let Some(name) = &args.node else {
+        return of_selected(cluster, selected(cluster, &args.selection).await?.as_ref()).await;
+    };
     let found = cluster.node(name).await?.with_context(|| format!("there is no Node {name}"))?;
     let provider = found.spec.and_then(|spec| spec.provider_id).unwrap_or_default();
     let instance = instance_of(&provider).with_context(|| format!("finding the instance of Node {name}"))?;
     of_instance(cluster, &instance).await
+}
+
+/// Those of the selected Nodes' instances, or all.
+pub(crate) async fn of_selected(cluster: &Cluster, nodes: Option<&SelectedNodes>) -> anyhow::Result<Vnics> {
+    let mut found = cluster.attachments(None).await?;
+    if let Some(nodes) = nodes {
+        found.objects.retain(|object| nodes.has_instance(&object.spec.instance_id));
+    }
+    Ok(Vnics::of(found))
 }
 
 /// Those of an instance.

@@ -2,6 +2,9 @@
 //! it cannot ask one. That it reaches a leader through a kubelet is a case of `tests/cluster/cases`; here a leader's view is
 //! asked by its URL.
 
+mod connections;
+mod proxies;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
@@ -23,6 +26,7 @@ const NAMESPACE: &str = "oke-node-manager";
 const VIEWER: &str = "kubectl-viewer";
 const NODE: &str = "kubectl-node";
 const INSTANCE: &str = "ocid1.instance.oc1.iad.anuwcljtkubectl";
+const POOL: &str = "ocid1.nodepool.oc1.iad.anuwcljtkubectlpool";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The server with a Node and its VnicAttachment, and with the roles bound.
@@ -50,7 +54,8 @@ async fn prepare(server: &ApiServer) {
     let objects = [
         everywhere,
         binding("RoleBinding", role("Role")),
-        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE },
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE,
+                "labels": { "pool": "blue" }, "annotations": { "oci.oraclecloud.com/node-pool-id": POOL } },
             "spec": { "providerID": format!("oci://{INSTANCE}") } }),
         json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
             "metadata": { "name": "kubectl-storage" }, "spec": spec }),
@@ -170,6 +175,17 @@ async fn node_and_vnics_show_objects_of_the_api() {
     let fields = ["name", "node", "vnicName", "ready", "reason", "nodeReport"].map(|field| items[0][field].as_str());
     let expected = ["kubectl-storage", NODE, "storage", "False", "NotConfigured", "LinkMissing"].map(Some);
     assert_eq!((items.len(), fields, output.status.code()), (1, expected, Some(1)));
+    let end = POOL.rsplit('.').next().unwrap();
+    for selection in [&["--pool", end][..], &["--pool", POOL, "-l", "pool=blue"], &["-l", "pool in (blue,green)"]] {
+        let shown = |command: &str| json_of(&run(server, VIEWER, &[&[command, "-o", "json"], selection].concat()));
+        let nodes = shown("status")["nodes"].as_array().unwrap().clone();
+        assert!(nodes.len() == 1 && nodes[0]["name"] == NODE, "{selection:?}: {nodes:?}");
+        assert_eq!(shown("vnics")["items"].as_array().unwrap().len(), 1, "{selection:?}");
+    }
+    for selection in [["--pool", "another-pool"], ["-l", "pool=red"]] {
+        let output = run(server, VIEWER, &[&["vnics"], &selection[..]].concat());
+        assert!(text(&output.stderr).contains("no Node is selected"), "{output:?}");
+    }
     for command in [&["node", "nowhere"][..], &["vnics", "--node", "nowhere"]] {
         let output = run(server, VIEWER, command);
         assert!(text(&output.stderr).contains("there is no Node nowhere"), "{output:?}");
@@ -288,6 +304,6 @@ async fn interrupted_nettest_showed_progress_and_deletes_its_test() {
     keys.write_all(b"\x03").unwrap();
     let mut rest = String::new();
     shown.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("interrupted"), "{rest}");
+    assert!(rest.contains("deleted NetworkTest kubectl-") && rest.contains("interrupted"), "{rest}");
     assert_eq!((child.wait().unwrap().code(), ours().await), (Some(3), 0));
 }

@@ -2,6 +2,7 @@
 //! fault that the page names. The commands are run, and print what the page says.
 
 mod prometheus;
+mod service;
 
 use std::fs;
 use std::net::TcpListener;
@@ -310,6 +311,7 @@ fn run_examples(scene: &mut Scene, name: &str) -> String {
 async fn page_of_network_tests_prints_what_its_commands_print() {
     let mut scene = Scene::new().await;
     scene.wait_ready().await;
+    scene.serve().await;
     // First, because a fault of the other page stays.
     assert!(run_examples(&mut scene, KUBECTL_PAGE).contains("\n  path: "));
     let page = run_examples(&mut scene, PAGE);
@@ -356,7 +358,7 @@ async fn other_objects_of_the_page(scene: &Scene, page: &str) {
         whole
     });
     let all: Vec<Value> = manifests.iter().map(|text| read(text)).chain(parts).collect();
-    assert_eq!((manifests.len(), all.len()), (2, 6));
+    assert_eq!((manifests.len(), all.len()), (2, 7));
     let apply = |object: &Value, options: &str| {
         fs::write(scene.folder.path().join("object.json"), object.to_string()).unwrap();
         scene.run(&format!("kubectl apply {options} -f object.json")).0

@@ -20,6 +20,7 @@ fn nodes() -> Nodes {
         .into(),
         pods: vec![(selection(), vec![pod("cart-1", "10.0.33.7"), pod("cart-2", "10.0.33.8")])],
         allowed: TestTargets::Cluster,
+        services: vec!["10.96.0.0/16".parse().unwrap()],
         oci_host: Some("iaas.eu-frankfurt-1.oraclecloud.com".to_owned()),
     }
 }
@@ -73,6 +74,23 @@ fn selectors_names_and_services_become_pairs() {
 }
 
 #[test]
+fn services_are_targets_from_nodes_and_their_pod_networks() {
+    let sources = json!([{ "node": "a" }, { "node": "a", "podNetwork": true }]);
+    let targets = json!([{ "address": "10.96.3.4" }, { "pods": selection() }]);
+    let found = pairs(&spec(sources.clone(), targets, &json!({})), &nodes()).unwrap();
+    let shown: Vec<String> = found.iter().map(|pair| format!("{}>{}", pair.source, pair.target)).collect();
+    let of = |source: &str| ["shop/cart-1", "shop/cart-2", "10.96.3.4"].map(|target| format!("{source}>{target}"));
+    assert_eq!(shown, [of("a"), of("pod network of a")].concat());
+    assert_eq!(found.iter().map(|pair| pair.from_pod).collect::<Vec<_>>(), [false, false, false, true, true, true]);
+    // The address next to the network, and a source that cannot measure.
+    let outside = spec(sources.clone(), json!([{ "address": "10.97.0.1" }]), &json!({}));
+    assert!(matches!(pairs(&outside, &nodes()), Err(PairError::External(_))));
+    let throughput = json!({ "probes": [{ "type": "Throughput" }] });
+    let measured = pairs(&spec(sources, json!([{ "node": "b" }]), &throughput), &nodes());
+    assert_eq!(measured, Err(PairError::Throughput("pod network of a".to_owned())));
+}
+
+#[test]
 fn targets_outside_the_cluster_need_both_permissions() {
     let outside = |external: bool| {
         let targets = json!([{ "address": "203.0.113.9" }]);
@@ -119,7 +137,7 @@ fn source_address_must_be_the_nodes_own() {
     };
     // Of its agent, of the Node, of a VNIC.
     for address in ["10.0.10.2", "10.0.50.2"] {
-        assert_eq!(from("a", address).unwrap(), [super::at("a", Some(address.parse().unwrap())) + ">d"]);
+        assert_eq!(from("a", address).unwrap(), [super::shown::at("a", Some(address.parse().unwrap())) + ">d"]);
     }
     assert_eq!(from("b", "10.0.10.3").unwrap(), ["b/10.0.10.3>d"]);
     // Of another node, of a pod on it, of none.

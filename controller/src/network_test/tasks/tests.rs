@@ -77,6 +77,7 @@ impl Scene {
             metrics: Arc::default(),
             turns: Semaphore::new(AT_ONCE),
             allowed: TestTargets::Cluster,
+            services: Vec::new(),
             oci_host: None,
         };
         let tasks = Tasks { context: Arc::new(context), set: JoinSet::new(), running: BTreeMap::new() };

@@ -1,0 +1,19 @@
+//! Whether a connection to a Service or a Pod works: first what the objects say, without a packet, then probes.
+//!
+//! ```text
+//!   FROM TO ─▶ ends ─▶ read (the user's own rights) ─▶ Objects ─▶ facts (pure) ─▶ findings ─┬─▶ conclusion (pure) ─▶ answer
+//!                                                        └─▶ probes ─▶ NetworkTests ─▶ legs ─┘
+//! ```
+//!
+//! A fact that proves the cause ends the test: no probe is sent. Cases are folders of `golden/nettest`.
+
+pub(crate) mod backends;
+pub(crate) mod conclusion;
+pub(crate) mod ends;
+pub(crate) mod facts;
+#[cfg(test)]
+mod golden;
+pub(crate) mod objects;
+pub(crate) mod policies;
+pub(crate) mod probes;
+pub(crate) mod read;
