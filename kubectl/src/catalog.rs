@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn next_step_begins_with_a_verb() {
         const VERBS: &str = "Accept Add Allow Apply Check Compare Correct Delete Disable Drain End Exclude Find Follow Give Install \
-             Let Load Look Lower Make Name Put Raise Read Reboot Remove Rename Replace Report Request Rescan Reserve Reset Restart Restore \
+             Leave Let Load Look Lower Make Name Put Raise Read Reboot Remove Rename Replace Report Request Rescan Reserve Reset Restart Restore \
              Run See Set Slow Start Stop Update Use Wait Watch";
         let verbs: Vec<String> = VERBS.split_whitespace().map(str::to_lowercase).collect();
         let mut others = Vec::new();

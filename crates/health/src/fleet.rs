@@ -44,7 +44,7 @@ pub const OKE_REPAIR: Signal = Signal {
     unit: Unit::Text,
     source: "the controller, where `OKE_REPAIR_TAINT` is set: the Node's taints",
     why: "OKE drains, restarts or replaces the node.",
-    remedy: "Nothing: leave the node to OKE.",
+    remedy: "Leave the node to OKE: start no repair of your own.",
 };
 
 /// What the controller itself measures, and when each is healthy.

@@ -31,7 +31,7 @@ pub(crate) const KIND: Kind = Kind {
             unit: Unit::Count,
             source: SOURCE,
             why: "A health watch of DCGM fails for a GPU about which the kernel reports nothing.",
-            remedy: "The detail names the watch. Run `dcgmi health -c` and `dcgmi diag -r 1` on the node; if it stays, report the host to Oracle.",
+            remedy: "Run `dcgmi health -c` and `dcgmi diag -r 1` on the node; if the watch that the detail names still fails, report the host to Oracle.",
         },
         Signal {
             name: "dcgm_remap_failures",
