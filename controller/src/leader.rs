@@ -80,15 +80,13 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
     let shared = Shared { client: patient.clone(), store: store.clone(), metrics: metrics.clone(), events };
-    let budget = cloud.budget().clone();
+    let (budget, oci_host) = (cloud.budget().clone(), cloud.endpoint().host());
     let (profile_tasks, node_pools) = shared.profiles(&cloud);
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
-    let oci_host = cloud.endpoint().host();
     let context = shared.worker_context(mark, settings.pace, budget.clone());
     let roster = Arc::new(SharedRoster::new(settings.poll_limits()));
     let plugin_states = shared.plugin_states(&cloud, &roster, &settings);
     let host_events = shared.host_events(&cloud, &roster, &settings);
-    let reads_no_host_events = host_events.is_off();
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let channel = ChannelClient::new(member.identity.clone());
     let pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
@@ -114,7 +112,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
             () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
             () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
             () = plugin_states.run(), if settings.plugin_states == Toggle::On => bail!("the task that reads plugins' states ended"),
-            () = host_events.run(), if !reads_no_host_events => bail!("the task that reads Oracle's reports ended"),
+            () = host_events.run(), if !host_events.is_off() => bail!("the task that reads Oracle's reports ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = hand_over.wait() => Ok(()),
             () = node_pools.run() => bail!("the task that reads node pools ended"),

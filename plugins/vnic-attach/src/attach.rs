@@ -86,14 +86,17 @@ impl InterfaceBuilder<'_> {
             |found: Option<&Allocation>| found == Some(holder) && (holder.unreturned_since.is_some() || is_gone());
         let (name, pod) = (&one.requested.vnic, holder.holder());
         let refused = |why: String| Err(Error::new(ErrorCode::TRY_AGAIN_LATER, format!("VNIC {name} {why}")));
+        let missing = |left: &Allocation| {
+            format!("cannot be used: {}; run this pod on another node", attachment::link_missing(left))
+        };
         match attachment::end(&holder.key, self.node, Access::Try, is_due, self.report)? {
             Ended::Freed { .. } => {
                 self.report.note(format!("pod {pod}, which had VNIC {name}, is gone without a DEL: ended"));
                 Ok(true)
             }
-            Ended::LinkMissing(left) => {
-                refused(format!("cannot be used: {}; run this pod on another node", attachment::link_missing(&left)))
-            }
+            Ended::LinkMissing(left) => refused(missing(&left)),
+            // The agent tries the same now.
+            Ended::Busy if holder.unreturned_since.is_some() => refused(missing(holder)),
             Ended::Busy | Ended::Spared => {
                 refused(format!("is Exclusive, and pod {pod} has it; delete that pod, or run this one on another node"))
             }
