@@ -160,7 +160,7 @@ pub(crate) struct Options {
     pub maintenance_compartments: Option<Compartments>,
     /// The key of the taint with which OKE marks a node that it repairs. Of such a node the fleet shows `OKE repairs this node`, and
     /// none of Oracle's reports
-    #[arg(long, global = true, env = "OKE_REPAIR_TAINT", value_parser = name(LONGEST_NAME), value_name = "KEY")]
+    #[arg(long, global = true, env = "OKE_REPAIR_TAINT", value_parser = taint_key, value_name = "KEY")]
     pub oke_repair_taint: Option<String>,
     /// Where the fleet is served to `kubectl oke-node`: an address of this host only
     #[arg(long, global = true, env = "VIEW_LISTEN", default_value = "127.0.0.1:9811", value_parser = loopback, value_name = "ADDRESS")]
@@ -286,6 +286,13 @@ fn name(most: usize) -> impl Fn(&str) -> Result<String, String> + Clone {
             .then(|| text.to_owned())
             .ok_or_else(|| format!("expected 1 to {most} letters, digits, '-', '.' or '_'"))
     }
+}
+
+/// A name, with a domain and a slash before it or not.
+fn taint_key(text: &str) -> Result<String, String> {
+    let parts = text.split_once('/').map_or_else(|| vec![text], |(domain, name)| vec![domain, name]);
+    parts.into_iter().try_for_each(|part| name(LONGEST_NAME)(part).map(|_| ()))?;
+    Ok(text.to_owned())
 }
 
 /// Whole seconds, as in Kubernetes. One that is shorter would expire before its renewal; one that is longer would last too long

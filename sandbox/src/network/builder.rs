@@ -42,7 +42,7 @@ impl Builder {
     /// Without root (see [`crate::isolate()`]); when the description contradicts itself; when a bare-metal node is wanted
     /// and the kernel has no 802.1Q.
     pub fn start(self) -> Result<Vcn> {
-        if let Some(node) = self.nodes.iter().find(|node| node.kind == MachineKind::BareMetal)
+        if let Some(node) = self.nodes.iter().find(|node| node.kind == MachineKind::BareMetal && !node.on_paper)
             && !Capabilities::probe()?.vlan
         {
             let message = format!("{} is a bare-metal node, which needs 802.1Q (VLAN) in this kernel", node.name);

@@ -20,6 +20,7 @@ async fn network_test_accepts_each_kind_of_source_target_and_probe() {
         json!({ "sources": [{ "nodeSelector": {} }, { "node": "10.0.10.2", "address": "10.0.33.7" }] }),
         json!({ "sources": [{ "pods": { "namespace": "shop" } }] }),
         json!({ "sources": [{ "nodeSelector": {}, "allAddresses": true }, { "node": "a", "allAddresses": true }] }),
+        json!({ "sources": [{ "node": "a", "podNetwork": true }] }),
         json!({ "targets": [{ "node": "10.0.20.3", "address": "10.0.33.8" }] }),
         target(&json!({ "nodeSelector": { "matchLabels": { "pool": "a" } } })),
         json!({ "targets": [{ "pods": { "namespace": "shop" } }] }),
@@ -70,6 +71,11 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
             source(json!({ "node": "a", "address": "10.0.0.1", "allAddresses": true })),
             "spec.sources[].allAddresses",
             "allAddresses needs node or nodeSelector, without address",
+        ),
+        (
+            source(json!({ "node": "a", "address": "10.0.0.1", "podNetwork": true })),
+            "spec.sources[].podNetwork",
+            "podNetwork needs node, without address and allAddresses",
         ),
         (source(json!({ "node": "a", "pods": { "namespace": "a" } })), "spec.sources[]", one_source),
         (

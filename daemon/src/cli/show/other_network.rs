@@ -35,6 +35,10 @@ impl OtherNetwork {
             Ok(network) => (network, None),
             Err(error) => (None, Some(chain(&error))),
         };
+        if network.is_none() && error.is_none() {
+            // Without any configuration no pod starts, whoever should write it: a condition says so.
+            return None;
+        }
         let directories = &settings.installer;
         Some(Self {
             reason: pods.reason.clone(),
@@ -57,10 +61,12 @@ pub(super) fn text(page: &mut Page, other: &OtherNetwork) {
     let directory = &other.configuration_directory;
     match (&other.network, &other.error) {
         (Some(network), _) => seen(page, network, other),
-        (None, Some(error)) => page.line(format_args!("   Configuration  {error}")),
-        (None, None) => page.line(format_args!(
-            "   Configuration  none in {directory}: the node stays NotReady until its pod network writes one"
-        )),
+        (None, error) => {
+            page.line(format_args!(
+                "   Configuration  unreadable in {directory}: {}",
+                error.as_deref().unwrap_or_default()
+            ));
+        }
     }
     page.line("   Next: Read the log of that network's own DaemonSet, and the Events of a pod that does not start.");
 }
