@@ -36,7 +36,7 @@ impl OtherNetwork {
             Err(error) => (None, Some(chain(&error))),
         };
         if network.is_none() && error.is_none() {
-            // Without any configuration no pod starts, whoever should write it: a condition says so.
+            // Without any configuration no pod starts: a condition says so.
             return None;
         }
         let directories = &settings.installer;
