@@ -17,7 +17,7 @@ const AGENT_ANSWERS_WITHIN: Duration = Duration::from_mins(1);
 
 /// For how long Ready of a VNIC that pods request by name waits for the agent's first report: until then the agent may not know what
 /// the VNIC is for. An older agent reports nothing.
-const FIRST_REPORT_WITHIN: Duration = Duration::from_mins(2);
+const FIRST_REPORT_WITHIN: Duration = Duration::from_secs(30);
 
 /// What the agent reported last.
 pub(crate) fn of(object: &VnicAttachment) -> Option<&NodeReport> {
@@ -175,9 +175,9 @@ mod tests {
         host.spec.vnic.purpose = Purpose::Host;
         host.spec.vnic.subnet_route = true;
         for (case, object, node, expected) in [
-            ("attached now", object(None), Some("node"), Some(120)),
-            ("attached before", object(Some(940)), Some("node"), Some(60)),
-            ("an agent that reports nothing", object(Some(880)), Some("node"), None),
+            ("attached now", object(None), Some("node"), Some(30)),
+            ("attached before", object(Some(985)), Some("node"), Some(15)),
+            ("an agent that reports nothing", object(Some(970)), Some("node"), None),
             ("no Node", object(None), None, None),
             ("for the host", host, Some("node"), None),
             ("reported", reported(true, 0, 2), Some("node"), None),

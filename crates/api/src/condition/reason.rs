@@ -66,7 +66,7 @@ reasons! {
         "The node's agent has set the VNIC up.",
         "Nothing.";
     NotReported Unknown on OnConfigured OnReady:
-        "The node's agent has not reported yet whether the VNIC is set up. Ready of a VNIC that pods request by name waits for the report, for two minutes after the VNIC was attached; then it depends on the VNIC alone, as for other purposes.",
+        "The node's agent has not reported yet whether the VNIC is set up. Ready of a VNIC that pods request by name waits for the report, for 30 s after the VNIC was attached; then it depends on the VNIC alone, as for other purposes.",
         "Run `kubectl oke-node node NODE` to see whether the agent answers. It reports nothing if its version is older, or if every VNIC of the node belongs to the NativePodNetwork.";
     NotConfigured False on OnConfigured OnReady:
         "The VNIC is attached, and the node's agent has not set it up. The message names the agent's condition, such as LinkMissing.",

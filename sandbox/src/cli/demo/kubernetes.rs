@@ -181,7 +181,7 @@ impl Cluster {
                       "allowedNamespaces": ["default"], "subnetId": subnet.id },
                     { "name": "fast", "purpose": "Attach", "mode": "Exclusive",
                       "allowedNamespaces": ["default"], "subnetId": subnet.id },
-                    { "name": "backup", "purpose": "Host", "subnetId": subnet.id },
+                    { "name": "backup", "purpose": "Host", "subnetId": subnet.id, "subnetRoute": true },
                 ],
             },
         });
