@@ -200,8 +200,7 @@ pub fn network_on(allocation: &Allocation, mtu: Mtu, link_of: impl Fn(&Ocid) -> 
 pub fn mtu(allocation: &Allocation, pools: Option<&Pools>, limit: Option<Mtu>) -> Mtu {
     let of_vnic = || {
         let held = allocation.addresses.iter().find_map(|held| pools?.find(&held.vnic_id));
-        let vnic = held.map_or(Mtu::VCN, |vnic| vnic.mtu);
-        limit.map_or(vnic, |limit| limit.min(vnic))
+        held.map_or(Mtu::VCN, |vnic| vnic.mtu).limited(limit)
     };
     allocation.mtu.unwrap_or_else(of_vnic)
 }

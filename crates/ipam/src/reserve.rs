@@ -295,8 +295,7 @@ impl<'a> Choice<'a> {
     }
 
     fn allocation(&self, request: Allocation, now: BootTime) -> Allocation {
-        let (vnic_mtu, until) = (self.vnic.mtu, Some(now.after(TENTATIVE_LIFETIME)));
-        let mtu = Some(request.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu)));
+        let (mtu, until) = (Some(self.vnic.mtu.limited(request.mtu)), Some(now.after(TENTATIVE_LIFETIME)));
         Allocation { addresses: self.assigned(), tentative_until: until, since: now, mtu, ..request }
     }
 

@@ -149,6 +149,11 @@ pub struct Mtu(pub u32);
 impl Mtu {
     /// What every OCI instance uses inside a VCN: jumbo frames are the default on all shapes.
     pub const VCN: Self = Self(9000);
+
+    /// At most `limit`, if there is one.
+    pub fn limited(self, limit: Option<Self>) -> Self {
+        limit.map_or(self, |limit| limit.min(self))
+    }
 }
 
 impl fmt::Display for Mtu {

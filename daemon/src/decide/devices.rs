@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use netlink::Link;
 use vcn::{IfName, LinkKindName, MacAddr, Ocid, Vnic};
 
+use crate::report::condition::{Condition, Reason};
+
 /// The interface index of each VNIC.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices(HashMap<Ocid, u32>);
@@ -34,6 +36,21 @@ impl Devices {
         let index = |name: &IfName| links.iter().find(|link| link.name == *name).map(|link| link.index);
         self.0 = placed.filter_map(|(id, name)| Some((id.clone(), index(name)?))).collect();
     }
+}
+
+/// Network cards with the Ethernet address of one VNIC. `links` begin with those in use, and the first card is taken.
+pub(crate) fn shared_addresses(vnics: &[Vnic], links: &[Link], nics: &LinkKindName) -> Vec<Condition> {
+    let shared = |vnic: &Vnic| {
+        let mut cards = Link::nics_of(links, vnic.mac, nics).map(|link| link.name.as_str());
+        let (taken, others) = (cards.next()?, cards.collect::<Vec<_>>().join(", "));
+        let message = format!(
+            "network cards {taken} and {others} have its Ethernet address {}: {taken} is taken, because a card with an address or a \
+             default route comes first, then the lowest index",
+            vnic.mac
+        );
+        (!others.is_empty()).then(|| Condition::degraded(Reason::ConflictingConfiguration, message).about(&vnic.id))
+    };
+    vnics.iter().filter_map(shared).collect()
 }
 
 #[cfg(test)]

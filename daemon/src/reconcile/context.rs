@@ -14,6 +14,7 @@ use super::installation::{Owner, Ownership};
 use super::node_state::NodeState;
 use super::{Reconciler, StageReport, host, sources};
 use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
+use crate::decide::devices;
 use crate::decide::exclusive;
 use crate::decide::host_address::HostAddress;
 use crate::decide::host_routes;
@@ -130,6 +131,7 @@ impl Reconciler {
             so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });
+        so_far.conditions.extend(devices::shared_addresses(facts.vnics(), &links, &nics));
         let addressed = desired::addressed(facts.vnics(), facts.npn());
         let (slots, conditions) = self.tables.assign(node, &addressed, is_preview);
         so_far.conditions.extend(conditions);

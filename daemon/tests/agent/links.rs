@@ -209,6 +209,8 @@ fn network_card_with_an_address_is_the_vnics() {
     node.sh("ip addr add 10.0.33.7/32 dev ens5");
     let agent = node.ready_agent(&[]);
     assert_eq!(node.pools()["vnics"][0]["link"], "ens5", "{}", agent.log());
+    assert_eq!(node.conditions(), ["ConflictingConfiguration"]);
+    assert!(node.get("/readyz").1.contains("network cards ens5 and other have its Ethernet address"));
     Pod::add(&node, "a").wait_connected();
     assert_eq!(node.addresses("other"), [""; 0]);
     agent.stop();
