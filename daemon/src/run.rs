@@ -138,6 +138,7 @@ enum End {
 
 fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<()> {
     logging::start(settings.resident.log_level);
+    reload::unblock_signals().context("unblocking signals")?;
     for directory in [&settings.state_dir, &settings.data_dir] {
         directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
     }

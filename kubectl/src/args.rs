@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use hyper::Uri;
 
-use crate::connection::ends::Source;
+use crate::connection::ends::{Source, is_name};
 
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing; `nettest` creates a
 /// NetworkTest and deletes it.
@@ -255,11 +255,9 @@ fn node_and_address(text: &str) -> Result<String, String> {
 
 /// It becomes part of a path.
 fn node_name(text: &str) -> Result<String, String> {
-    let is_valid = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || matches!(char, '-' | '.');
-    match !text.is_empty() && text.len() <= 253 && text.chars().all(is_valid) {
-        true => Ok(text.to_owned()),
-        false => Err("a Node's name has lower-case letters, digits, '-' and '.'".to_owned()),
-    }
+    let is_valid = is_name(text).then(|| text.to_owned());
+    is_valid
+        .ok_or_else(|| "a Node's name has lower-case letters, digits, '-' and '.', and begins with no '.'".to_owned())
 }
 
 #[cfg(test)]
@@ -271,7 +269,12 @@ mod tests {
         let parses = |words: &[&str]| Args::try_parse_from([&["x"], words].concat()).is_ok();
         assert!(parses(&["node", "10.0.0.2"]) && parses(&["status", "--view-url", "http://[::1]:9811"]));
         assert!(parses(&["nettest", "a/10.0.0.2", "b"]) && !parses(&["nettest", "a/b", "b"]));
-        assert!(!parses(&["node", "../fleet"]) && !parses(&["node", "A"]) && !parses(&["vnics", "--node", ""]));
+        assert!(
+            !parses(&["node", "../fleet"])
+                && !parses(&["node", ".."])
+                && !parses(&["node", "A"])
+                && !parses(&["vnics", "--node", ""])
+        );
         for url in ["https://localhost:1", "localhost:9811", "http://localhost:1/fleet"] {
             assert!(!parses(&["status", "--view-url", url]), "{url}");
         }

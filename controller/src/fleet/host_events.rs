@@ -53,6 +53,8 @@ pub(crate) struct HostEvents {
 struct Reported {
     hosts: HashMap<Ocid, ComputeHost>,
     maintenance: HashMap<Ocid, MaintenanceEvent>,
+    /// What each compartment had when it was last read.
+    by_compartment: HashMap<Ocid, Vec<MaintenanceEvent>>,
     /// Why a list is not known.
     hosts_error: Option<String>,
     maintenance_error: Option<String>,
@@ -99,24 +101,16 @@ impl HostEvents {
                 reported.hosts = hosts.into_iter().filter_map(by_instance).collect();
             }
         }
-        let mut all = Vec::new();
         let mut error = None;
         for compartment in &self.compartments.0 {
             let read = self.cloud.maintenance_events(compartment).await;
             error = noted("ListInstanceMaintenanceEvents", &read).or(error);
-            all.extend(read.unwrap_or_default());
-        }
-        if error.is_none() {
-            reported.maintenance.clear();
-        }
-        reported.maintenance_error = error;
-        for event in all.into_iter().filter(MaintenanceEvent::is_open) {
-            // Of several the first: times of one format sort as text.
-            let known = reported.maintenance.entry(event.instance_id.clone()).or_insert_with(|| event.clone());
-            if event.time_window_start < known.time_window_start {
-                *known = event;
+            if let Ok(events) = read {
+                reported.by_compartment.insert(compartment.clone(), events);
             }
         }
+        reported.maintenance_error = error;
+        reported.choose_maintenance();
     }
 
     fn show(&self, reported: &Reported) {
@@ -131,6 +125,17 @@ impl HostEvents {
 }
 
 impl Reported {
+    /// Of several open events of an instance the first: times of one format sort as text.
+    fn choose_maintenance(&mut self) {
+        self.maintenance.clear();
+        for event in self.by_compartment.values().flatten().filter(|event| event.is_open()) {
+            let known = self.maintenance.entry(event.instance_id.clone()).or_insert_with(|| event.clone());
+            if event.time_window_start < known.time_window_start {
+                known.clone_from(event);
+            }
+        }
+    }
+
     /// Of a node. Where OKE repairs it, that is all there is to say.
     fn checks(&self, node: &NodeView, is_repaired: bool) -> Vec<Check> {
         if is_repaired {
@@ -238,6 +243,34 @@ mod tests {
     fn repair_by_oke_is_all_that_is_said() {
         let found = reported("UNHEALTHY", true).checks(&node(), true);
         assert_eq!((found.len(), found[0].message.as_str()), (1, "OKE repairs this node."));
+    }
+
+    #[test]
+    fn compartment_that_cannot_be_read_keeps_no_other_one() {
+        let event = |instance: &str, state: &str, from: &str| {
+            serde_json::from_value::<MaintenanceEvent>(json!({
+                "id": "ocid1.instancemaintenanceevent.oc1.iad.e", "instanceId": instance, "lifecycleState": state, "instanceAction": "REBOOT_MIGRATION",
+                "maintenanceReason": "HARDWARE_REPLACEMENT", "timeWindowStart": from, "canReschedule": true,
+            }))
+            .unwrap()
+        };
+        let (read, failed): (Ocid, Ocid) =
+            ("ocid1.compartment.oc1..a".parse().unwrap(), "ocid1.compartment.oc1..b".parse().unwrap());
+        let mut reported = Reported::default();
+        let first = vec![event(INSTANCE, "SCHEDULED", "2026-12-02"), event(INSTANCE, "SCHEDULED", "2026-12-01")];
+        reported.by_compartment.insert(read.clone(), first);
+        let other = "ocid1.instance.oc1.iad.b";
+        reported.by_compartment.insert(failed, vec![event(other, "SCHEDULED", "2026-12-03")]);
+        reported.choose_maintenance();
+        let from = |reported: &Reported| {
+            let mut all: Vec<_> = reported.maintenance.values().map(|it| it.time_window_start.clone()).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(from(&reported), ["2026-12-01", "2026-12-03"]);
+        reported.by_compartment.insert(read, vec![event(INSTANCE, "SUCCEEDED", "2026-12-01")]);
+        reported.choose_maintenance();
+        assert_eq!(from(&reported), ["2026-12-03"]);
     }
 
     #[test]

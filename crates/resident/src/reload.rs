@@ -144,12 +144,24 @@ pub fn restart() -> io::Error {
 #[expect(clippy::exit, reason = "this process has nothing left to do and ends as its child")]
 pub fn restart_in_child() -> io::Error {
     tracing::warn!(event = "config.restarting", "a thread does not end: executing the program again as a child");
-    let mut signals = SigSet::empty();
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD].into_iter().for_each(|signal| signals.add(signal));
+    let signals = passed_on();
     match signals.thread_block().map_err(io::Error::from).and_then(|()| follow_child(&signals)) {
         Ok(code) => std::process::exit(code),
         Err(error) => error,
     }
+}
+
+/// A program that [`restart_in_child`] started inherits what that blocked. Called before the first thread starts.
+///
+/// # Errors
+/// The kernel's.
+pub fn unblock_signals() -> io::Result<()> {
+    Ok(passed_on().thread_unblock()?)
+}
+
+/// The signals that a process passes on to its child, and the one of the child's end.
+fn passed_on() -> SigSet {
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD].into_iter().collect()
 }
 
 fn follow_child(signals: &SigSet) -> io::Result<i32> {

@@ -127,7 +127,7 @@ impl Reconciler {
         let (settings, is_preview) = (&*node.settings, cause == Cause::Preview);
         so_far.conditions.extend(sources::conditions(facts, Instant::now()));
         let nics = settings.nics();
-        let links = host::links_in_use_first(&nics).unwrap_or_else(|error| {
+        let links = host::links_in_use_first(facts.vnics(), &nics).unwrap_or_else(|error| {
             so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });

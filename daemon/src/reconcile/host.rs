@@ -54,13 +54,12 @@ pub(crate) fn links() -> Result<Vec<Link>, netlink::Error> {
     Socket::open()?.links()
 }
 
-/// The host's links. Of network cards (`nics`) with one Ethernet address, those with an address or a default route come first: they
-/// are the VNIC's.
-pub(crate) fn links_in_use_first(nics: &LinkKindName) -> Result<Vec<Link>, netlink::Error> {
+/// The host's links. If several network cards (`nics`) have the Ethernet address of a VNIC, links with an address or a default route
+/// come first: they are the VNICs'.
+pub(crate) fn links_in_use_first(vnics: &[Vnic], nics: &LinkKindName) -> Result<Vec<Link>, netlink::Error> {
     let mut socket = Socket::open()?;
     let mut links = socket.links()?;
-    let is_shared = |link: &Link| Link::nics_of(&links, link.permanent_mac.or(link.mac)?, nics).nth(1).map(|_| ());
-    if links.iter().any(|link| !link.loopback && is_shared(link).is_some()) {
+    if vnics.iter().any(|vnic| Link::nics_of(&links, vnic.mac, nics).nth(1).is_some()) {
         let in_use = in_use(&mut socket)?;
         links.sort_by_key(|link| !in_use.contains(&link.index));
     }

@@ -104,4 +104,9 @@ fn agent_restarts_on_a_new_configuration_while_a_read_never_returns() {
     let conflist = || std::fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
     wait_for("its configuration", || conflist().contains("\"mtu\": 1400"), || agent.log());
     drop(folder);
+    // The first program passes the signal on.
+    let stopping = || agent.events("agent.stopping").len();
+    let before = stopping();
+    assert!(agent.stop().0.success(), "{}", agent.log());
+    assert_eq!(stopping(), before + 1);
 }

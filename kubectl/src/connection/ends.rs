@@ -77,7 +77,8 @@ fn object_name(text: &str, form: &str) -> Result<ObjectName, String> {
     }
 }
 
-fn is_name(text: &str) -> bool {
+/// Whether it can be the name of an object: never a path.
+pub(crate) fn is_name(text: &str) -> bool {
     let is_valid = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || matches!(char, '-' | '.');
     !text.is_empty() && text.len() <= 253 && !text.starts_with('.') && text.chars().all(is_valid)
 }

@@ -201,7 +201,10 @@ impl Planner<'_> {
                 .iter()
                 .map(|one| of_backend(one, self.objects))
                 .partition(|target| text(&target.object, "address").is_none());
-            self.run(ProbeTarget::Endpoint, pods, &probe(number.into()), false);
+            // One by one: the number of pairs of several Pods does not tell which of them had none.
+            for pod in pods {
+                self.run(ProbeTarget::Endpoint, vec![pod], &probe(number.into()), false);
+            }
             // Addresses that are no Pod's are outside of what the controller knows.
             self.run(ProbeTarget::Endpoint, others, &probe(number.into()), self.args.external);
         }
@@ -274,10 +277,18 @@ fn of_address(address: IpAddr) -> RunTarget {
 fn of_backend(backend: &Backend, objects: &Objects) -> RunTarget {
     let Some(name) = &backend.pod else { return of_address(backend.address) };
     let pod = objects.selected.iter().flatten().find(|pod| name_of(pod) == *name);
-    match (pod, &backend.node) {
-        (Some(pod), _) => of_pod(name, pod),
-        (None, _) => by_name(name),
+    match pod {
+        Some(pod) if has_address(pod, backend.address) => of_pod(name, pod),
+        // The Pods could not be read: the name is all there is.
+        None if objects.selected.is_none() => by_name(name),
+        // A slice may name any Pod; what counts is the address that it has.
+        _ => of_address(backend.address),
     }
+}
+
+fn has_address(pod: &Pod, address: IpAddr) -> bool {
+    let held = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+    held.filter_map(|held| held.ip.parse().ok()).any(|held: IpAddr| held == address)
 }
 
 /// A Pod of the host's network has its node's address.

@@ -280,7 +280,9 @@ impl<'a> Selection<'a> {
     fn hold_if_ambiguous(&mut self) {
         let fixed = self.profile.spec.attachments.iter().find(|template| template.private_ip.is_some());
         let waiting = self.unconfirmed.keys().filter(|instance| self.nodes.contains_key(*instance)).count();
-        let nodes = self.nodes.len() - waiting + self.unborn.len();
+        // A Node without an instance is not confirmed either.
+        let unborn = if self.profile.spec.node_pools.is_empty() { self.unborn.len() } else { 0 };
+        let nodes = self.nodes.len() - waiting + unborn;
         if let (Some(template), None, 2..) = (fixed, &self.hold, nodes) {
             let why = format!("attachment {} has privateIp, and the profile selects {nodes} nodes", template.name);
             self.hold = Some(InactiveReason::InvalidSpec(why));

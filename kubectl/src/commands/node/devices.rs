@@ -17,6 +17,9 @@ use crate::table::{or_dash, since};
 pub(crate) struct NodeDevice {
     #[serde(flatten)]
     pub device: Device,
+    /// "GPU", "RDMA" or "-".
+    #[serde(skip)]
+    kind: &'static str,
     /// The worst of its problems.
     pub state: NodeState,
     /// What it takes to end that one.
@@ -35,12 +38,20 @@ pub(super) fn of_report(report: &Report) -> Vec<NodeDevice> {
     let mut devices = report.devices.clone();
     for (state, device) in &faulty {
         if !device.address.is_empty() && !devices.iter().any(|known| known.address == device.address) {
-            let is_gpu = !state.signal.starts_with("rdma");
+            let is_gpu = state.signal.starts_with("gpus_");
             devices.push(Device { address: device.address.clone(), is_gpu, ..Device::default() });
         }
     }
     devices.sort_by(|a, b| (!a.is_gpu, &a.address).cmp(&(!b.is_gpu, &b.address)));
     let with_problem = |device: Device| {
+        let is_listed = report.devices.iter().any(|known| known.address == device.address);
+        let is_port = faulty.iter().any(|(state, it)| it.address == device.address && state.signal.starts_with("rdma"));
+        let kind = match device.is_gpu {
+            true => "GPU",
+            false if is_listed || is_port => "RDMA",
+            // A switch of GPUs, or a bridge of the bus.
+            false => "-",
+        };
         let worst = faulty.iter().filter(|(_, faulty)| faulty.address == device.address);
         let worst = worst.max_by_key(|(state, faulty)| (state.severity, faulty.action.is_some()));
         let state = match worst.map(|(state, _)| state.severity.unwrap_or_default()) {
@@ -49,7 +60,7 @@ pub(super) fn of_report(report: &Report) -> Vec<NodeDevice> {
             None => NodeState::Healthy,
         };
         let needs = worst.map(|(state, faulty)| catalog::need(&state.signal, Some(faulty)));
-        NodeDevice { device, state, needs }
+        NodeDevice { device, kind, state, needs }
     };
     devices.into_iter().map(with_problem).collect()
 }
@@ -59,14 +70,14 @@ pub(super) fn show(page: &mut Page, devices: &[NodeDevice], style: Style) {
         return;
     }
     page.line("");
-    let row = |NodeDevice { device, state, needs }: &NodeDevice| {
+    let row = |NodeDevice { device, kind, state, needs }: &NodeDevice| {
         let number = |number: Option<String>| or_dash(number.unwrap_or_default());
         let event = device.last_event.as_ref().map(|event| match device.last_event_unix_millis {
             Some(millis) => format!("{event}, {} ago", since(millis, style)),
             None => event.clone(),
         });
         vec![
-            if device.is_gpu { "GPU" } else { "RDMA" }.to_owned(),
+            (*kind).to_owned(),
             number(device.slot.map(|slot| slot.to_string())),
             device.address.clone(),
             number(device.uuid.clone().or_else(|| device.names.clone())),
