@@ -90,7 +90,7 @@ pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<(
     problem.map_or(Ok(()), Err)
 }
 
-/// Reads the node pools that decide which nodes profiles select. Of an instance that is not read in time, none is known.
+/// Reads the node pools that decide which nodes profiles select. The node pool of an instance that is not read in time stays unknown.
 async fn read_node_pools(settings: &Settings, store: &Store) {
     let observed = Observed::of(store);
     let instances: Vec<Ocid> = select(&observed).nominated.into_keys().collect();
@@ -99,11 +99,11 @@ async fn read_node_pools(settings: &Settings, store: &Store) {
     }
     let answers = match connect(&settings.oci, Arc::new(Metrics::default())).await {
         Ok(oci) => {
-            let asked = instances.iter().map(|instance| {
+            let reads = instances.iter().map(|instance| {
                 let oci = oci.clone();
                 async move { (instance.clone(), ask(&oci, instance).await) }
             });
-            cloud::within(asked, Instant::now() + DEADLINE).await
+            cloud::within(reads, Instant::now() + DEADLINE).await
         }
         Err(error) => {
             let why = PoolAnswer::Unreadable(chain(error.into_error().as_ref()));

@@ -136,7 +136,7 @@ impl Reconciler {
     }
 
     /// Whether drift of running pods, attachments that a DEL ended, addresses that ran out or are free again, a VNIC's link that
-    /// did not come back, or a check of routes that was put off call for a reconcile.
+    /// did not come back, or a postponed check of routes call for a reconcile.
     pub fn attention(&mut self, hints: DriftHints, deleted: &HashSet<AttachmentKey>) -> bool {
         self.pods.attention(hints, deleted, &self.node.store)
             || self.pod_addresses.has_changed(&self.node, self.installation.is_ours())

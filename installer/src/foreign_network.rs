@@ -1,5 +1,5 @@
 //! What the node shows of another program's pod network: its configuration, its binaries, and the addresses that its IPAM plugin
-//! has given out. Facts only: whether pods start with it is not known here.
+//! has given out. Facts only: this module cannot know whether pods start with it.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const HOST_LOCAL: &str = "host-local";
 const NETWORKS: &str = "networks";
 /// The bridge of the plugins `bridge` and `flannel`, unless their configuration names another.
 const BRIDGE: &str = "cni0";
-/// The most ranges that are read of a configuration.
+/// The largest number of ranges that are read from a configuration.
 const RANGES_MAX: usize = 16;
 
 /// A pod network of another program.
@@ -35,7 +35,7 @@ pub struct ForeignNetwork {
     pub network: Option<String>,
     /// The plugins of its chain, in order.
     pub plugins: Vec<ForeignPlugin>,
-    /// Why no pod starts by the file, if that can be seen.
+    /// Why no pod can start with the file, if a reason is visible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Its addresses, if files that can be read from here show them.

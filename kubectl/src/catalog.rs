@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// A table that every text passes has no exception for a new one: a condition comes after its verb, too.
+    /// Every text passes this table, so a new text needs no exception: a condition comes after its verb, too.
     #[test]
     fn next_step_begins_with_a_verb() {
         const VERBS: &str = "Accept Add Allow Apply Check Compare Correct Delete Disable Drain End Exclude Find Follow Give Install \

@@ -1,4 +1,4 @@
-//! Whether a connection to a Service or a Pod works: first what the objects say, without a packet, then probes.
+//! Whether a connection to a Service or a Pod works: first from the objects, without a packet, then by probes.
 //!
 //! ```text
 //!   FROM TO ─▶ ends ─▶ read (the user's own rights) ─▶ Objects ─▶ facts (pure) ─▶ findings ─┬─▶ conclusion (pure) ─▶ answer

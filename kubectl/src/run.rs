@@ -71,12 +71,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let cluster = Cluster::new(args.target);
     let command = async {
         match args.command {
-            Command::Status(asked) => print(&status::run(&cluster, &asked).await?, asked.output.format),
-            Command::Gpus(asked) => print(&gpus::run(&cluster, &asked).await?, asked.output.format),
-            Command::Node(asked) => print(&node::run(&cluster, &asked.name).await?, asked.output.format),
-            Command::Vnics(asked) => print(&vnics::run(&cluster, &asked).await?, asked.output.format),
-            Command::Nettest(asked) => network_test(&cluster, &asked).await,
-            Command::Explain(asked) => print(&explain::run(&asked.words.join(" ")), asked.output.format),
+            Command::Status(args) => print(&status::run(&cluster, &args).await?, args.output.format),
+            Command::Gpus(args) => print(&gpus::run(&cluster, &args).await?, args.output.format),
+            Command::Node(args) => print(&node::run(&cluster, &args.name).await?, args.output.format),
+            Command::Vnics(args) => print(&vnics::run(&cluster, &args).await?, args.output.format),
+            Command::Nettest(args) => network_test(&cluster, &args).await,
+            Command::Explain(args) => print(&explain::run(&args.words.join(" ")), args.output.format),
         }
     };
     let exit = runtime.block_on(async {
@@ -94,30 +94,30 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Between nodes by a NetworkTest; with a Pod or a Service at an end, by what the objects say first.
-async fn network_test(cluster: &Cluster, asked: &NetTestArgs) -> anyhow::Result<Exit> {
-    let ends = (Source::read(&asked.from), Target::read(&asked.to));
+/// Tests a connection: between nodes by a NetworkTest; with a Pod or a Service at an end, first by the objects.
+async fn network_test(cluster: &Cluster, args: &NetTestArgs) -> anyhow::Result<Exit> {
+    let ends = (Source::read(&args.from), Target::read(&args.to));
     let (from, to) = match ends {
         (Ok(from), Ok(to)) => (from, to),
         (Err(why), _) | (_, Err(why)) => return Ok(failed(&anyhow!(why), Exit::Usage)),
     };
     if let (Source::Node(_), Target::Other(_)) = (&from, &to) {
-        return match nettest::object(asked) {
-            Ok(test) => match nettest::run(cluster, asked, test).await {
-                Ok(result) => print(&result, asked.output.format),
+        return match nettest::object(args) {
+            Ok(test) => match nettest::run(cluster, args, test).await {
+                Ok(result) => print(&result, args.output.format),
                 Err(error) => Ok(failed(&error, nettest::exit_of(&error))),
             },
             Err(error) => Ok(failed(&error, Exit::Usage)),
         };
     }
-    if asked.throughput.is_some() {
+    if args.throughput.is_some() {
         return Ok(failed(&anyhow!("throughput is measured between Nodes"), Exit::Usage));
     }
-    if matches!(to, Target::Service { .. }) && (asked.port.is_some() || asked.mtu) {
+    if matches!(to, Target::Service { .. }) && (args.port.is_some() || args.mtu) {
         return Ok(failed(&anyhow!("a Service has ports of its own: service/NAMESPACE/NAME:PORT"), Exit::Usage));
     }
-    match connection::run(cluster, asked, &from, &to).await {
-        Ok(result) => print(&result, asked.output.format),
+    match connection::run(cluster, args, &from, &to).await {
+        Ok(result) => print(&result, args.output.format),
         Err(error) => Ok(failed(&error, nettest::exit_of(&error))),
     }
 }

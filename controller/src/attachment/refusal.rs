@@ -92,7 +92,7 @@ pub(crate) fn is_of_token(error: &Error) -> bool {
     error.refusal().is_some_and(Refusal::is_of_retry_token)
 }
 
-/// Whether an attach is refused because of the address that it names. There is no code for it, only a text.
+/// Whether OCI refuses an attach because of the address that it names. OCI has no code for this, only a text.
 fn is_of_address(error: &Error, request: &AttachVnic) -> bool {
     let Some(address) = request.create_vnic_details.private_ip else { return false };
     let words = error.refusal().map(|refusal| refusal.message.to_lowercase()).unwrap_or_default();

@@ -12,32 +12,32 @@ use tokio::time::sleep;
 
 use crate::cluster::request::{RequestError, send};
 
-/// Its name, as in manifests/base/daemonset.yaml.
+/// The account's name, as in manifests/base/daemonset.yaml.
 pub(crate) const NAME: &str = "oke-node-agent";
 
-/// Between two questions.
+/// The time between two reads.
 const ROUND: Duration = Duration::from_secs(10);
 
-/// Asks for it again and again; never returns. `missing` has the time since which it is missing.
+/// Reads the account in a loop; never returns. `missing` holds the time since when the account is missing.
 pub(crate) async fn follow(client: Client, namespace: &str, missing: watch::Sender<Option<Timestamp>>) {
     let accounts: Api<ServiceAccount> = Api::namespaced(client, namespace);
     let mut is_failing = false;
     loop {
-        let asked = send(accounts.get_metadata_opt(NAME)).await.map(|found| found.is_some());
-        if let Err(error) = &asked
+        let answer = send(accounts.get_metadata_opt(NAME)).await.map(|found| found.is_some());
+        if let Err(error) = &answer
             && !is_failing
         {
             tracing::warn!(event = "agents.account_unread", error = chain(error), "retried");
         }
-        is_failing = asked.is_err();
-        missing.send_if_modified(|since| note(since, &asked, Timestamp::now()));
+        is_failing = answer.is_err();
+        missing.send_if_modified(|since| note(since, &answer, Timestamp::now()));
         sleep(ROUND).await;
     }
 }
 
-/// Takes in an answer; without one, what was known stays. Returns whether that changed.
-fn note(since: &mut Option<Timestamp>, asked: &Result<bool, RequestError>, now: Timestamp) -> bool {
-    match (asked, &since) {
+/// Records an answer; a failed read changes nothing. Returns whether `since` changed.
+fn note(since: &mut Option<Timestamp>, answer: &Result<bool, RequestError>, now: Timestamp) -> bool {
+    match (answer, &since) {
         (Ok(false), None) => *since = Some(now),
         (Ok(true), Some(_)) => *since = None,
         _ => return false,
@@ -53,7 +53,7 @@ mod tests {
     fn account_is_missing_since_the_first_answer_without_it() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut since = None;
-        for (asked, second, expected) in [
+        for (answer, second, expected) in [
             (Err(RequestError::TimedOut), 1, None),
             (Ok(false), 2, Some(at(2))),
             (Ok(false), 3, Some(at(2))),
@@ -61,7 +61,7 @@ mod tests {
             (Ok(true), 5, None),
         ] {
             let before = since;
-            assert_eq!(note(&mut since, &asked, at(second)), before != expected);
+            assert_eq!(note(&mut since, &answer, at(second)), before != expected);
             assert_eq!(since, expected);
         }
     }

@@ -16,7 +16,7 @@ use crate::fleet::roster::Roster;
 /// A check that is no known signal. Agents' conditions are among them, and whatever else an agent may send.
 const OTHER: &str = "other";
 
-/// The reasons of devices that are known.
+/// The known reasons of devices.
 static REASONS: LazyLock<Vec<String>> = LazyLock::new(|| device::reasons().map(|(reason, _)| reason).collect());
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

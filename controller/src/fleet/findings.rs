@@ -20,7 +20,7 @@ const MESSAGE_MAX: usize = 200;
 /// a minute or two.
 const PROGRESS_MAX_SECONDS: i64 = 180;
 
-/// What ends by itself.
+/// Reasons that end by themselves.
 const IN_PROGRESS: [AttachmentReason; 8] = [
     AttachmentReason::Pending,
     AttachmentReason::Attaching,
@@ -32,7 +32,7 @@ const IN_PROGRESS: [AttachmentReason; 8] = [
     AttachmentReason::NotReported,
 ];
 
-/// What is known besides the Node.
+/// What is known in addition to the Node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'a> {
     pub attachments: &'a Attachments,

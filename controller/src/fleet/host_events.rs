@@ -20,17 +20,17 @@ use vcn::Ocid;
 use crate::cluster::store::{NodeView, Store};
 use crate::fleet::shared::SharedRoster;
 
-/// Both kinds of lists are read this often: maintenance is announced days before, and a host's health is not urgent.
+/// The time between two reads of a list: maintenance is announced days before, and a host's health is not urgent.
 const INTERVAL: Duration = Duration::from_mins(15);
-/// Results are shown of new nodes, and taints are seen, after this.
+/// The time after which a new node shows its results, and a new taint counts.
 const ROUND: Duration = Duration::from_secs(10);
-/// The most compartments.
+/// The largest number of compartments.
 const MAX_COMPARTMENTS: usize = 16;
 /// The longest kept error, and the longest part of a message that OCI wrote, in characters.
 const ERROR_MAX: usize = 200;
 const WORD_MAX: usize = 40;
 
-/// Which compartments' maintenance is read.
+/// The compartments whose maintenance is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compartments(Vec<Ocid>);
 
@@ -39,9 +39,9 @@ pub(crate) struct HostEvents {
     /// The OCI API, to read.
     pub cloud: CloudView,
     pub store: Arc<Store>,
-    /// Where results go.
+    /// Receives the results.
     pub roster: Arc<SharedRoster>,
-    /// Whose hosts are listed.
+    /// The tenancy whose hosts are listed.
     pub tenancy: Option<Ocid>,
     pub compartments: Compartments,
     /// The key of the taint with which OKE repairs a node.
@@ -55,7 +55,7 @@ struct Reported {
     maintenance: HashMap<Ocid, MaintenanceEvent>,
     /// What each compartment had when it was last read.
     by_compartment: HashMap<Ocid, Vec<MaintenanceEvent>>,
-    /// Why a list is not known.
+    /// Why the last read of a list failed.
     hosts_error: Option<String>,
     maintenance_error: Option<String>,
 }
@@ -77,7 +77,7 @@ impl HostEvents {
         self.tenancy.is_none() && self.compartments.0.is_empty() && self.repair_taint.is_none()
     }
 
-    /// Reads and shows, again and again; never returns.
+    /// Reads the lists and shows the results, in a loop; never returns.
     pub(crate) async fn run(self) {
         let mut reported = Reported::default();
         let mut due = Instant::now();
@@ -91,7 +91,7 @@ impl HostEvents {
         }
     }
 
-    /// A list that fails keeps what it had: a problem that cannot be measured is not solved.
+    /// A failed read keeps the earlier results: a problem that cannot be measured is not solved.
     async fn read(&self, reported: &mut Reported) {
         if let Some(tenancy) = &self.tenancy {
             let read = self.cloud.compute_hosts(tenancy).await;
@@ -125,7 +125,7 @@ impl HostEvents {
 }
 
 impl Reported {
-    /// Of several open events of an instance the first: times of one format sort as text.
+    /// The earliest open event of an instance wins: times of one format sort as text.
     fn choose_maintenance(&mut self) {
         self.maintenance.clear();
         for event in self.by_compartment.values().flatten().filter(|event| event.is_open()) {
@@ -155,7 +155,7 @@ impl Reported {
     }
 }
 
-/// Logs an error, and gives its text.
+/// Logs the error of a read, and returns its text.
 fn noted<T>(operation: &str, read: &Result<T, Error>) -> Option<String> {
     let error = read.as_ref().err()?;
     tracing::warn!(event = "host_events.unknown", operation, error = chain(error), "docs/iam.md names the permission");

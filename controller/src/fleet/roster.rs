@@ -228,7 +228,7 @@ impl Roster {
         }
     }
 
-    /// What Oracle reports about a node's machine. The time of a check with the same verdict stays.
+    /// Records what Oracle reports about a node's machine. A check with the same verdict keeps its time.
     pub(crate) fn set_host_events(&mut self, node: &str, mut checks: Vec<Check>) {
         let Some(record) = self.agents.get_mut(node) else { return };
         for check in &mut checks {
@@ -238,7 +238,7 @@ impl Roster {
         record.host_events = checks;
     }
 
-    /// What Oracle reports about the machines of all nodes.
+    /// Oracle's reports about the machines of all nodes.
     pub(crate) fn host_events(&self) -> impl Iterator<Item = &Check> {
         self.agents.values().flat_map(|it| &it.host_events)
     }

@@ -86,7 +86,7 @@ impl Profiles {
         (decided, memory)
     }
 
-    /// Tells the reader of node pools which instances decide about VNICs.
+    /// Sends the reader of node pools the instances whose node pool decides about VNICs.
     fn nominate(&self, selections: &Selections<'_>) {
         let nominated = selections.nominated.iter().map(|(instance, pool)| (instance.clone(), (*pool).clone()));
         let nominated: Nominated = nominated.collect();

@@ -1,5 +1,5 @@
-//! Asks OCI which node pool the instances belong to whose Nodes name one that a VnicProfile selects. An instance is asked about once,
-//! before a VNIC is requested for it, and again only while its answer does not confirm the Node's annotation.
+//! Reads from OCI the node pool of each instance whose Node names a pool that a VnicProfile selects. An instance is read once, before a
+//! VNIC is requested for it. It is read again only while its metadata does not confirm the Node's annotation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::cluster::store::{PoolAnswer, Store};
 const AT_ONCE: usize = 4;
 /// The most instances of one round, so that a round in which OCI does not answer is short.
 const ROUND: usize = 32;
-/// Between attempts at an instance that cannot be read, and between rounds in which none can.
+/// The time between attempts at an instance that cannot be read, and between rounds in which none can.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_mins(2) };
-/// Between two readings of metadata that does not confirm the annotation: a person may correct it.
+/// The time between two reads of metadata that does not confirm the annotation: a person may correct it.
 const CORRECTED_WITHIN: Duration = Duration::from_mins(15);
-/// While there is nothing to ask about.
+/// The longest wait while no instance is due.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
 
-/// By instance: the node pool that its Node's annotation names.
+/// The node pool that each instance's Node names in its annotation.
 pub(crate) type Nominated = BTreeMap<Ocid, Ocid>;
 
 pub(crate) struct NodePoolReader {
@@ -44,11 +44,11 @@ pub(crate) struct NodePoolReader {
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     failures: u32,
-    /// When the next one is due, if the answer does not confirm the annotation.
+    /// When the next attempt is due, if the metadata does not confirm the annotation.
     next: Instant,
 }
 
-/// Asks about one instance.
+/// Reads the node pool of one instance.
 pub(crate) async fn ask(cloud: &CloudView, instance: &Ocid) -> PoolAnswer {
     match cloud.instance(instance).await {
         Ok(instance) => PoolAnswer::Named(instance.node_pool),
@@ -60,7 +60,7 @@ pub(crate) async fn ask(cloud: &CloudView, instance: &Ocid) -> PoolAnswer {
 }
 
 impl NodePoolReader {
-    /// Works until dropped.
+    /// Runs until dropped.
     pub(crate) async fn run(mut self) {
         let (mut attempts, mut failed_rounds) = (HashMap::new(), 0_u32);
         loop {
@@ -84,13 +84,13 @@ impl NodePoolReader {
         }
     }
 
-    /// Asks about these instances. Returns whether any could be read.
+    /// Reads these instances. Returns whether any could be read.
     async fn round(&self, due: Vec<Ocid>, attempts: &mut HashMap<Ocid, Attempt>) -> bool {
-        let asked = due.into_iter().map(|instance| async {
+        let reads = due.into_iter().map(|instance| async {
             let answer = ask(&self.cloud, &instance).await;
             (instance, answer)
         });
-        let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
+        let mut answers = stream::iter(reads).buffer_unordered(AT_ONCE);
         let mut any = false;
         while let Some((instance, answer)) = answers.next().await {
             let is_read = matches!(answer, PoolAnswer::Named(_));
@@ -116,7 +116,7 @@ impl NodePoolReader {
         }
     }
 
-    /// The instances to ask about that are due: new ones first, then those that wait longest.
+    /// The instances whose read is due: new ones first, then those that wait longest.
     fn due(&self, nominated: &Nominated, attempts: &HashMap<Ocid, Attempt>, now: Instant) -> Vec<Ocid> {
         let next = |instance: &Ocid| attempts.get(instance).map(|attempt| attempt.next);
         let mut due: Vec<Ocid> =
@@ -125,7 +125,7 @@ impl NodePoolReader {
         due
     }
 
-    /// When the next one is due.
+    /// When the next read is due.
     fn next(&self, nominated: &Nominated, attempts: &HashMap<Ocid, Attempt>) -> Instant {
         let next = self.unconfirmed(nominated).filter_map(|instance| Some(attempts.get(&instance)?.next)).min();
         next.unwrap_or_else(|| Instant::now() + LONGEST_SLEEP)
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn instance_is_asked_about_once_if_it_confirms() {
+    async fn instance_is_read_once_if_it_confirms() {
         let (cloud, store, nominated) = scene(&[Some(pool("a")), Some(pool("b")), None, Some(pool("a"))]);
         let all: Nominated = (0..3).map(|number| (instance(number), pool("a"))).collect();
         nominated.send_replace(all.clone());

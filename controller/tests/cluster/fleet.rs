@@ -198,7 +198,7 @@ async fn stopped_plugins_of_the_cloud_agent_are_shown() {
     wait_until("a missing permission is shown", async || is_unknown()).await;
 }
 
-/// Oracle's reports are shown also of nodes without an agent, and give way to OKE's own repair.
+/// Oracle's reports are shown also for nodes without an agent, and not while OKE repairs the node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_of_oracle_are_shown_until_oke_repairs_the_node() {
     const TAINT: &str = "oke.example/repair";

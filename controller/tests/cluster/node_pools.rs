@@ -70,7 +70,7 @@ async fn new_and_replaced_nodes_of_a_pool_get_vnics_by_themselves() {
     scene.name_pool("node-2", json!(POOL)).await;
     wait_until("the new node has its VNIC", async || scene.served(3).await.contains(&2)).await;
     scene.wait_for_ready("pool", 2).await;
-    // The next leader finds all as it is, although it asks about each instance again.
+    // The next leader changes nothing, although it reads each instance again.
     let versions =
         async || scene.all().await.into_iter().map(|object| object.metadata.resource_version).collect::<Vec<_>>();
     let before = (versions().await, scene.profiles().get("pool").await.unwrap().metadata.resource_version);
@@ -78,7 +78,7 @@ async fn new_and_replaced_nodes_of_a_pool_get_vnics_by_themselves() {
     let controller = scene.controller("one");
     wait_until("it leads", async || controller.leads()).await;
     let read = r#"oke_node_controller_oci_calls_total{operation="GetInstance""#;
-    wait_until("it has asked", async || controller.metric(read).is_some_and(|count| count >= 4.0)).await;
+    wait_until("it has read the instances", async || controller.metric(read).is_some_and(|count| count >= 4.0)).await;
     scene.wait_for_ready("pool", 2).await;
     assert_eq!((versions().await, scene.profiles().get("pool").await.unwrap().metadata.resource_version), before);
     scene.assert_exact().await;
@@ -111,7 +111,7 @@ async fn node_that_names_a_foreign_pool_gets_nothing_and_a_reason() {
         })
     })
     .await;
-    // `plan` asks OCI too.
+    // `plan` reads OCI, too.
     let output = Command::new(env!("CARGO_BIN_EXE_oke-node-controller"))
         .env("KUBECONFIG", scene.folder.path().join("kubeconfig"))
         .env("OCI_PRINCIPAL", "api-key")
@@ -125,7 +125,7 @@ async fn node_that_names_a_foreign_pool_gets_nothing_and_a_reason() {
         text.starts_with("Nothing would be changed.") && text.contains("node node-0: NodePoolMismatch: "),
         "{text}"
     );
-    // A correct profile is served meanwhile, and the first Node still gets nothing.
+    // Meanwhile a correct profile works, and the first Node still gets nothing.
     scene.name_pool("node-1", json!(POOL)).await;
     scene.profile_of_pool("pool", POOL).await;
     scene.wait_for_ready("pool", 1).await;

@@ -141,7 +141,7 @@ pub struct Memory {
     pub(crate) events: Option<Events>,
     /// What the PCI functions of the node are.
     pub(crate) functions: KnownFunctions,
-    /// What the last run saw of devices, by PCI address.
+    /// What the last run read about devices, by PCI address.
     pub(crate) devices: BTreeMap<String, Device>,
     /// Earlier pages of dcgm-exporter.
     pub(crate) pages: Pages,
@@ -210,7 +210,7 @@ impl Sample {
         self.insert(signal, Value { number: Some(number), detail, at_most, devices, not_measured: None });
     }
 
-    /// The value of a signal is an earlier one.
+    /// Marks a signal's value as an earlier one.
     pub(crate) fn outdate(&mut self, signal: &'static str, gap: NotMeasured) {
         if let Some(Ok(value)) = self.readings.get_mut(signal) {
             value.not_measured = Some(gap);

@@ -23,7 +23,7 @@ use overrides::{Overrides, OverridesRead};
 /// How long a run may take: the slowest waits 3 s for a local service.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How the names of the threads of runs begin.
+/// The prefix of the names of threads that run collectors.
 pub const RUN_THREAD: &str = "health ";
 
 /// Runs at the same time, those that hang among them. With as many hanging, nothing is started.

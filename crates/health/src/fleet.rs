@@ -20,7 +20,7 @@ pub const CLOUD_AGENT_PLUGINS: Signal = Signal {
 /// When that signal is healthy.
 const CLOUD_AGENT_PLUGINS_HEALTHY: &str = "all run (warning, 4 of 4 readings; no rule changes it)";
 
-/// Reported by Oracle, and shown among what the controller finds about a node, as the next two.
+/// Reported by Oracle, and shown among the controller's findings about a node, as are the next two.
 pub const HOST_FAULT: Signal = Signal {
     name: "host_fault",
     unit: Unit::Text,

@@ -235,7 +235,7 @@ impl Summary {
     }
 
     /// Sorts the checks, the worst first, and leaves out what makes the summary longer than [`SUMMARY_MAX`]: the devices of the least
-    /// important checks first, because a problem without its devices says more than none.
+    /// important checks first, because a problem without its devices is better than no problem.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         for check in &mut self.checks {

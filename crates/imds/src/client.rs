@@ -19,9 +19,9 @@ pub const DEFAULT_BASE_URL: &str = "http://169.254.169.254/opc/v2";
 /// The longest reply taken, in bytes: user data alone may be 32 KiB, a bare metal machine lists up to 256 VNICs.
 const LONGEST_REPLY: usize = 1 << 20;
 
-/// Limits of one question. Oracle advises up to 3 retries, a 30 s timeout and exponential backoff. A node waits for this before
+/// Limits of one request. Oracle advises up to 3 retries, a 30 s timeout and exponential backoff. A node waits for this before
 /// its first pod, so an attempt gets 5 s here: the service answers in milliseconds or not at all. Silence for the whole deadline is
-/// reported, and the question is repeated.
+/// reported, and the request is repeated.
 pub const POLICY: Policy = Policy {
     timeout: Duration::from_secs(5),
     attempts: 6,

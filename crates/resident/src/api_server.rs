@@ -69,8 +69,8 @@ pub fn client() -> Result<(Client, String), String> {
     Ok((connect(config).map_err(|error| error.to_string())?, server))
 }
 
-/// A client that notices within a minute that a connection is dead. kube's own waits until the next part of an answer is late. It has
-/// no retries and no proxy of its own: with a proxy it is kube's.
+/// A client that notices within a minute that a connection is dead. kube's own client waits until the next part of an answer is late.
+/// This client has neither retries nor proxy support: with a proxy, this returns kube's.
 ///
 /// # Errors
 /// When the configuration is of no use.

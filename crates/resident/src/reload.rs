@@ -139,8 +139,8 @@ pub fn restart() -> io::Error {
 }
 
 /// The same for a process with a thread that no signal ends, because it waits in the kernel for a driver or a file system: execve would
-/// wait for that thread. The program runs in a child; this process passes signals on to it and ends as it ends. Returns only when it
-/// failed.
+/// wait for that thread. The program runs in a child; this process passes signals on to it and ends as it ends. Returns only if it
+/// fails.
 #[expect(clippy::exit, reason = "this process has nothing left to do and ends as its child")]
 pub fn restart_in_child() -> io::Error {
     tracing::warn!(event = "config.restarting", "a thread does not end: executing the program again as a child");

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cni::AttachmentKey;
 use telemetry::VerbRecord;
 
-/// The most between two reconciles: far above the pods of a node. Of those left out, the report ends by its time.
+/// The largest number between two reconciles: far above the pods of a node. Reports about attachments above it end by time.
 const LIMIT: usize = 4096;
 
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
 //! The end of the agent by a signal: whether another agent comes, or all our files and objects are to be removed from the
-//! node. `installer::on_delete` reads the API server and decides; here the decision is carried out and logged.
+//! node. `installer::on_delete` reads the API server and decides; this module executes and logs the decision.
 
 use installer::Uninstall;
 use installer::on_delete::{OwnDaemonSet, daemon_set_of, own_daemon_set};

@@ -15,7 +15,7 @@ use crate::report::condition::{Condition, Reason};
 
 /// A DEL removes the link and then the record, within this time.
 const CONFIRMED: Duration = Duration::from_secs(2);
-/// How long a link that is gone is reported without a DEL: the agent ends the record of its pod earlier.
+/// How long a missing link is reported without a DEL: the agent ends the record of its pod earlier.
 const REPORTED: Duration = Duration::from_mins(5);
 
 /// By the host ends of the links.

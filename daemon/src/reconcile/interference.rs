@@ -43,12 +43,12 @@ impl Interference {
         }
         report.conditions.extend(found);
     }
-    /// Whether a check that was put off is due.
+    /// Whether a postponed check is due.
     pub(super) fn attention(&mut self) -> bool {
         self.routes.take_due(Instant::now())
     }
 
-    /// When to ask for attention again although nothing happens.
+    /// The time until the next check is due although nothing happens.
     pub(super) fn again(&self) -> Option<Duration> {
         self.routes.again(Instant::now())
     }

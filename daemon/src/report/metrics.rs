@@ -32,7 +32,7 @@ const VERB_SECONDS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 
 /// The most label sets of verbs: a plugin of another version may have other phases, but not without limit.
 const VERB_SERIES: usize = 512;
 
-/// The most faulty devices that have a metric. A node has at most 8 GPUs and 18 ports of adapters, and modules of memory.
+/// The largest number of faulty devices that have a metric. A node has at most 8 GPUs and 18 ports of adapters, and modules of memory.
 const DEVICE_SERIES: usize = 64;
 
 /// What records of plugin runs say, and what became of the records.

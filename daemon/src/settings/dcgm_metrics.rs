@@ -1,4 +1,4 @@
-//! The setting DCGM_METRICS: where this node's dcgm-exporter is asked.
+//! The setting DCGM_METRICS: the URL of this node's dcgm-exporter.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -12,10 +12,10 @@ const NODE_IP: &str = "NODE_IP";
 const PATH: &str = "/metrics";
 const PORT: u16 = 80;
 
-/// Whether an exporter is asked, and where.
+/// Whether the agent reads an exporter, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DcgmMetrics {
-    /// None is.
+    /// The agent reads none.
     #[default]
     Off,
     /// A URL with an address.

@@ -235,7 +235,7 @@ impl<W: InstanceKind> InstanceObserver<W> {
                 state.lose(end);
             }
         });
-        // A refusal becomes an error with a later try, which need not wait for the next question to all sources.
+        // A refusal becomes an error at a later try, which need not wait for the next poll of all sources.
         if pause.is_some() || is_refused {
             self.changed.notify_one();
         }

@@ -143,8 +143,8 @@ pub async fn run<M: Metadata>(
     }
 }
 
-/// Publishes facts before the sources have answered: the silence of one may last a quarter of a minute before it is an error, and
-/// until then nothing would be repaired. With a cached copy that is published soon; without one, what is known of OKE's own
+/// Publishes facts before the sources have answered: one may be silent for a quarter of a minute before that is an error, and
+/// until then the agent would repair nothing. With a cached copy that is published soon; without one, what is known of OKE's own
 /// CNI, as soon as that is known. OKE's own CNI has no copy, so later answers about it are published as well.
 async fn publish_first(
     first: Option<NodeFacts>,

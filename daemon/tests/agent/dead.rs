@@ -63,7 +63,7 @@ fn deleted_link_of_a_running_pod_is_reported_until_it_is_removed() {
     node.wait_conditions(&agent, &[]);
 }
 
-/// As when the runtime removes a pod after the agent freed its addresses: nothing but the DEL tells it.
+/// As when the runtime removes a pod after the agent freed its addresses: only the DEL shows it.
 #[test]
 fn del_ends_the_report_of_a_link_whose_record_is_gone() {
     let (node, agent) = dual_stack_node().with_agent(&["--dead-after-seconds", "3"]);

@@ -134,7 +134,7 @@ fn main_table_that_no_rule_leads_to_is_reported() {
     }
 }
 
-/// The check takes long with so many rules, and after it others are put off.
+/// The check takes long with so many rules, and postpones later ones.
 #[test]
 fn rule_that_goes_soon_after_a_check_is_not_reported_for_longer() {
     let (node, agent) = dual_stack_node().with_agent(&RARELY);

@@ -85,7 +85,7 @@ fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
         let pod = Pod::add(&node, "a");
         pod.wait_connected();
         let before = (node.pools(), node.rules(vcn::Family::Ipv4));
-        // Of the metadata service's silence it would learn after a quarter of a minute.
+        // The agent would notice the metadata service's silence only after a quarter of a minute.
         in_time(10 * SECOND, &format!("the repair, {fault:?}"), || {
             agent.stop();
             broken(&node);

@@ -56,7 +56,7 @@ fn full_node_blocks_pods_and_leaves_the_agent_ready() {
     assert_eq!((of_it("condition.raised"), of_it("condition.cleared")), (2, 2));
 }
 
-/// What is seen of it, and no judgement.
+/// The command shows the network, and does not judge it.
 #[test]
 fn node_of_another_network_is_not_judged() {
     let node = Node::new();

@@ -77,7 +77,7 @@ struct Requirement {
 }
 
 impl DaemonSets {
-    /// Those of the namespace that the kubelet mounts with this pod's token. The error is the cause of a doubt.
+    /// The DaemonSets of the namespace that the kubelet mounts with this pod's token. The error is the reason why they are unknown.
     pub(crate) async fn read() -> Result<Self, String> {
         let (client, _) = api_server::client()?;
         let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("apps", "v1", "DaemonSet"), "daemonsets");
@@ -138,7 +138,7 @@ impl DaemonSet {
 }
 
 impl PodSpec {
-    /// Whether it runs on no node that has these labels: each of the terms, of which one suffices, refuses them.
+    /// Whether it runs on no node that has these labels: each term must refuse them, because one matching term suffices.
     fn excludes(&self, labels: &BTreeMap<String, String>) -> bool {
         let terms = &self.affinity.node_affinity.required.node_selector_terms;
         let refuses = |term: &Term| term.match_expressions.iter().any(|it| it.refuses(labels));

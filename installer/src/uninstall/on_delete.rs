@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(4);
 /// The time between two reads while the DaemonSets of an installation are deleted one after the other.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What became of an agent's own DaemonSet.
+/// The state of an agent's own DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnDaemonSet {
     /// It is there: the pod is replaced or rescheduled.
@@ -29,7 +29,7 @@ pub enum OwnDaemonSet {
     OthersPresent(String),
 }
 
-/// Reads what became of a DaemonSet of this pod's namespace. The error is the cause of a doubt.
+/// Reads the state of a DaemonSet of this pod's namespace. The error is the reason why it is unknown.
 ///
 /// An invalid token is a doubt, although istio-cni takes it for the end of its service account: a token also ends with its pod's
 /// object, which a forced deletion removes at once while the DaemonSet creates the next pod.
@@ -53,7 +53,7 @@ pub async fn own_daemon_set(name: &str) -> Result<OwnDaemonSet, String> {
 
 fn state(name: &str, all: &DaemonSets) -> OwnDaemonSet {
     let agents = all.agents();
-    // Whatever the account of its pods is.
+    // The own DaemonSet counts whatever the account of its pods is.
     if all.has(name) {
         OwnDaemonSet::Present
     } else if agents.is_empty() {

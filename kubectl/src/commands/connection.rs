@@ -19,7 +19,7 @@ pub(crate) struct ConnectionResult {
     pub to: String,
     #[serde(flatten)]
     pub conclusion: Conclusion,
-    /// What the objects say, the surest first.
+    /// The findings of the objects, the most certain first.
     pub findings: Vec<Finding>,
     /// What was probed.
     #[serde(skip_serializing_if = "Vec::is_empty")]

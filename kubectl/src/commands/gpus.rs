@@ -24,14 +24,14 @@ const TEXT: usize = 48;
 pub(crate) struct Gpus {
     /// Who answered.
     pub source: Source,
-    /// Why the leader did not.
+    /// Why the leader did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
     /// Of the nodes with accelerators.
     pub counts: Counts,
     /// How many of them do not read kernel messages.
     pub without_kernel_messages: usize,
-    /// They, the worst first.
+    /// The nodes with accelerators, the worst first.
     pub nodes: Vec<GpuNode>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct DeviceProblem {
     pub is_measured: bool,
 }
 
-/// Asks the leader and, if it is not reachable, the API server.
+/// Reads from the leader or, if it is not reachable, from the API server.
 pub(crate) async fn run(cluster: &Cluster, args: &GpusArgs) -> anyhow::Result<Gpus> {
     Ok(Gpus::of(status::of_selected(cluster, &args.selection).await?))
 }

@@ -29,41 +29,41 @@ pub(crate) struct PairResult {
 }
 
 /// Runs the test.
-pub(crate) async fn run(cluster: &Cluster, asked: &NetTestArgs, test: NetworkTest) -> anyhow::Result<PairResult> {
+pub(crate) async fn run(cluster: &Cluster, args: &NetTestArgs, test: NetworkTest) -> anyhow::Result<PairResult> {
     let mut statuses = test_runs::run(cluster, vec![test]).await?;
     let status = statuses.pop().context("no result")??;
-    Ok(PairResult { from: asked.from.clone(), to: asked.to.clone(), status })
+    Ok(PairResult { from: args.from.clone(), to: args.to.clone(), status })
 }
 
 /// A NetworkTest of one pair.
-pub(crate) fn object(asked: &NetTestArgs) -> anyhow::Result<NetworkTest> {
-    let service = serde_json::from_value::<TargetService>(json!(asked.to)).ok();
-    let target = match (service, asked.to.parse::<IpAddr>()) {
+pub(crate) fn object(args: &NetTestArgs) -> anyhow::Result<NetworkTest> {
+    let service = serde_json::from_value::<TargetService>(json!(args.to)).ok();
+    let target = match (service, args.to.parse::<IpAddr>()) {
         (Some(TargetService::Peers), _) => bail!("peers is no single target"),
         (Some(service), _) => TestTarget { service: Some(service), ..TestTarget::default() },
         // A Node of OKE is named by its address; the controller knows others of it, too.
         (None, Ok(address)) => TestTarget { address: Some(address), ..TestTarget::default() },
-        (None, _) if asked.is_url() => TestTarget { url: Some(asked.to.clone()), ..TestTarget::default() },
-        (None, _) if asked.external && !asked.to.contains('/') => {
-            TestTarget { host: Some(asked.to.clone()), ..TestTarget::default() }
+        (None, _) if args.is_url() => TestTarget { url: Some(args.to.clone()), ..TestTarget::default() },
+        (None, _) if args.external && !args.to.contains('/') => {
+            TestTarget { host: Some(args.to.clone()), ..TestTarget::default() }
         }
-        (None, _) => serde_json::from_value(at_node(&asked.to)).context("reading the target")?,
+        (None, _) => serde_json::from_value(at_node(&args.to)).context("reading the target")?,
     };
-    let probe = match (asked.port, service) {
-        (_, Some(_)) if asked.throughput.is_some() => bail!("throughput is measured between Nodes"),
-        (port, None) if asked.throughput.is_some() => {
-            json!({ "type": "Throughput", "megabitsPerSecond": asked.throughput, "port": port })
+    let probe = match (args.port, service) {
+        (_, Some(_)) if args.throughput.is_some() => bail!("throughput is measured between Nodes"),
+        (port, None) if args.throughput.is_some() => {
+            json!({ "type": "Throughput", "megabitsPerSecond": args.throughput, "port": port })
         }
-        _ if asked.is_url() && (asked.port.is_some() || asked.mtu) => bail!("a URL has a port of its own, and no MTU"),
-        (Some(port), _) => json!({ "type": if asked.udp { "UDP" } else { "TCP" }, "port": port }),
-        (None, _) if asked.is_url() => json!({ "type": "HTTPS" }),
+        _ if args.is_url() && (args.port.is_some() || args.mtu) => bail!("a URL has a port of its own, and no MTU"),
+        (Some(port), _) => json!({ "type": if args.udp { "UDP" } else { "TCP" }, "port": port }),
+        (None, _) if args.is_url() => json!({ "type": "HTTPS" }),
         (None, Some(TargetService::Imds)) => json!({ "type": "HTTP" }),
         (None, Some(TargetService::Dns)) => json!({ "type": "DNS" }),
         (None, Some(TargetService::ApiServer | TargetService::OciServices)) => json!({ "type": "TCP", "port": 443 }),
-        (None, _) if asked.mtu => json!({ "type": "PathMTU" }),
+        (None, _) if args.mtu => json!({ "type": "PathMTU" }),
         (None, _) => json!({ "type": "ICMP" }),
     };
-    described(&json!([at_node(&asked.from)]), &json!([target]), &probe, asked.external)
+    described(&json!([at_node(&args.from)]), &json!([target]), &probe, args.external)
 }
 
 /// A NetworkTest that is deleted with the command.
@@ -166,8 +166,8 @@ mod tests {
 
     fn spec(words: &[&str]) -> serde_json::Value {
         let words = ["kubectl-oke_node", "nettest"].iter().chain(words);
-        let Command::Nettest(asked) = Args::try_parse_from(words).unwrap().command else { panic!("another command") };
-        let spec = object(&asked).unwrap().spec;
+        let Command::Nettest(args) = Args::try_parse_from(words).unwrap().command else { panic!("another command") };
+        let spec = object(&args).unwrap().spec;
         json!({ "source": spec.sources, "target": spec.targets, "probe": spec.probes })
     }
 

@@ -17,7 +17,7 @@ use crate::table::{count, cut, ocid, or_dash};
 
 /// The most characters of a message in a line.
 const MESSAGE: usize = 80;
-/// How many VnicAttachments of a reason are named.
+/// The largest number of VnicAttachments that are named per reason.
 const NAMED: usize = 3;
 
 #[derive(Debug, Default, Serialize)]

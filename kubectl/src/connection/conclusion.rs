@@ -1,4 +1,4 @@
-//! What facts and probes say together. Pure.
+//! The answer from facts and probes together. Pure.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(crate) enum ProbeSource {
     Pod,
 }
 
-/// What came of a probe.
+/// The outcome of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Outcome {
@@ -135,7 +135,7 @@ pub(crate) fn conclude(facts: &mut Facts, results: &[ProbeResult]) -> Conclusion
     }
     let probed = of_probes(facts, results);
     match finding(Weight::Likely) {
-        // A cause that probes show goes before one that they cannot see.
+        // A cause that probes show precedes one that they cannot see.
         Some(likely) if !matches!(probed.label, Label::Proven | Label::Likely) => {
             Conclusion::of(Label::Likely, likely.cause.as_str(), String::new(), String::new())
         }
@@ -179,7 +179,7 @@ fn of_probes(facts: &Facts, results: &[ProbeResult]) -> Conclusion {
     }
 }
 
-/// What probes from one place say; nothing if all that was probed from there passes, or is not known.
+/// The cause that probes from one place show; none if all probes from there pass, or are not known.
 fn seen_from(facts: &Facts, results: &[ProbeResult], source: ProbeSource) -> Option<Conclusion> {
     let [service, endpoints] =
         [ProbeTarget::Service, ProbeTarget::Endpoint].map(|target| Group::of(results, target, source));
@@ -206,7 +206,7 @@ fn seen_from(facts: &Facts, results: &[ProbeResult], source: ProbeSource) -> Opt
     }
 }
 
-/// Whether a part of the probes was answered, as where an address leads to several endpoints.
+/// Whether some of the probes were answered, for example because an address leads to several endpoints.
 fn is_part(detail: &str) -> bool {
     let mut words = detail.split(' ');
     let [lost, _, sent] = [words.next(), words.next(), words.next()];

@@ -12,7 +12,7 @@ use super::ends::{ObjectName, Source, Target};
 use super::objects::{Objects, is_in_host_network, node_of, why_not_ready};
 use super::policies::Port;
 
-/// The most objects that a message names.
+/// The largest number of objects that a message names.
 const NAMED: usize = 3;
 
 /// How sure a finding is.
@@ -28,7 +28,7 @@ pub(crate) enum Weight {
 
 words!(Weight: Proven, Likely, Note);
 
-/// What the objects say.
+/// A finding of the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Fact {
     /// There is no such Service.
@@ -142,7 +142,7 @@ impl Facts {
     }
 }
 
-/// What the objects say about a connection; `port` is that of a target without a Service.
+/// What the objects show about a connection; `port` is that of a target without a Service.
 pub(crate) fn facts(from: &Source, to: &Target, port: Option<&Port>, objects: &Objects) -> Facts {
     let mut found = Facts::default();
     found.source(from, objects);

@@ -9,7 +9,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use super::ends::ObjectName;
 
-/// What was read.
+/// The objects that were read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     /// The source, if it is a Pod.

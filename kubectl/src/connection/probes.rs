@@ -37,7 +37,7 @@ struct ProbeRun {
     test: NetworkTest,
     sources: Vec<RunSource>,
     targets: Vec<RunTarget>,
-    /// Silence says nothing: UDP.
+    /// Silence proves nothing: UDP.
     is_silence_open: bool,
 }
 

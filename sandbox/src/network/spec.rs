@@ -176,7 +176,7 @@ impl NodeSpec {
         self
     }
 
-    /// Makes it an instance of an OKE node pool, as its metadata says.
+    /// Makes it an instance of an OKE node pool, by its metadata.
     pub fn node_pool(self, id: &str) -> Self {
         self.metadata("oke-pool-id", id)
     }

@@ -64,7 +64,7 @@ impl Tree<'_> {
         }
     }
 
-    /// A path in the tree; its folder is made.
+    /// A path in the tree; creates its folder.
     fn place(&self, path: &str) -> PathBuf {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

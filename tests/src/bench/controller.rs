@@ -71,7 +71,7 @@ impl Controller {
         Ok(Self { client: Client::new(identity), peer })
     }
 
-    /// Asks for the node's health, as the leader does once in four minutes, and gives the answer.
+    /// Requests the node's health, as the leader does every four minutes, and returns the answer.
     pub(crate) fn poll(&self, node: &Node) -> anyhow::Result<Value> {
         let request = || Request::get("/v1/summary");
         let reply = on(node, async || Ok(self.client.send(self.peer, request(), LIMIT).await?))?;

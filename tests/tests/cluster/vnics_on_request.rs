@@ -265,7 +265,7 @@ async fn requested_vnic_replies_from_its_subnet_until_request_is_deleted() {
     }
     let before = NODES.map(|name| network(&scene.node(name)));
 
-    // One by its node pool, one because it asks.
+    // One by its node pool, one by its annotation.
     scene.apply("by-pool", json!({ "nodePools": [POOL], "attachments": scene.storage() })).await;
     scene.annotate("node-a", api::NODE_POOL_ANNOTATION, POOL).await;
     let spec =

@@ -61,7 +61,7 @@ fn each_path_in_a_page_exists() {
     }
 }
 
-/// A drain cordons the node. What follows the drain on the page says how pods return, or that they do not.
+/// A drain cordons the node. The rest of the section shows how pods return, or that they do not.
 #[test]
 fn each_drain_has_its_uncordon() {
     for page in pages() {

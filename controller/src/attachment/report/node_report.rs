@@ -15,7 +15,7 @@ use crate::attachment::report::event_diff;
 /// answer.
 const AGENT_ANSWERS_WITHIN: Duration = Duration::from_mins(1);
 
-/// For how long Ready of a VNIC that pods request by name waits for the agent's first report: until then the agent may not know what
+/// How long Ready of a VNIC that pods request by name waits for the agent's first report: until then the agent may not know what
 /// the VNIC is for. An older agent reports nothing.
 const FIRST_REPORT_WITHIN: Duration = Duration::from_secs(30);
 
@@ -58,7 +58,7 @@ pub(crate) fn with_report(
     AttachmentStatus { ready: Some(ready), ..status }
 }
 
-/// What is left of the time in which the agent of a Node reports for the first time, if the VNIC is ready apart from that.
+/// The remaining time for the agent's first report, if the VNIC is ready apart from that.
 pub(crate) fn expected_within(
     object: &VnicAttachment,
     status: &AttachmentStatus,
@@ -72,7 +72,7 @@ pub(crate) fn expected_within(
     (is_awaited && status.ready_reason() == Reason::Ready && !left.is_zero()).then_some(left)
 }
 
-/// The status of a ready VNIC, with what its owner should know of it.
+/// The status of a ready VNIC, with a reason that its owner should know.
 fn ready(object: &VnicAttachment, status: AttachmentStatus) -> AttachmentStatus {
     let (vnic, own) = (&object.spec.vnic, &status.facts.own_addresses);
     let other = vnic.private_ip.filter(|address| !own.is_empty() && !own.contains(&IpAddr::V4(*address)));

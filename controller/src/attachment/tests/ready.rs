@@ -1,4 +1,4 @@
-//! What the reason of Ready says of a VNIC that is ready.
+//! The reason of Ready of a VNIC that is ready.
 
 use api::{NodeReport, Purpose, Route};
 

@@ -52,7 +52,7 @@ impl<O: Objects> AttachmentWorker<O> {
         self.context.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone())
     }
 
-    /// When a condition changes although no agent reports.
+    /// The time when a condition changes although no agent reports.
     pub(super) fn report_expected(&self, objects: &[Arc<VnicAttachment>], plan: &Plan) -> Option<Pause> {
         let left = |object: &Arc<VnicAttachment>| {
             let planned_status = plan.statuses.get(&object.name_any())?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use vcn::Ocid;
 
-/// What OCI answered about the node pool of each instance that was asked about.
+/// OCI's answer about the node pool of each instance that was read.
 #[derive(Clone, Debug, Default)]
 pub struct NodePools(HashMap<Ocid, PoolAnswer>);
 
@@ -18,12 +18,12 @@ pub enum PoolAnswer {
 }
 
 impl NodePools {
-    /// The answer about an instance, once there is one.
+    /// The answer about an instance, if there is one.
     pub fn of(&self, instance: &Ocid) -> Option<&PoolAnswer> {
         self.0.get(instance)
     }
 
-    /// Records an answer. Returns whether it is new. A failed read does not replace what the metadata said.
+    /// Records an answer. Returns whether it is new. A failed read does not replace an earlier answer.
     pub fn record(&mut self, instance: &Ocid, answer: PoolAnswer) -> bool {
         let known = self.0.get(instance);
         let stays = known == Some(&answer)

@@ -36,7 +36,7 @@ impl State {
         Self { trouble: Some(VnicProblem::Conflict(text)), ..Self::ABSENT }
     }
 
-    /// Like ABSENT, with the reason why the Node gets none now.
+    /// Like ABSENT, with the reason why the Node gets no VNIC now.
     pub(crate) fn failing(why: String) -> Self {
         Self { trouble: Some(VnicProblem::Failing(why)), ..Self::ABSENT }
     }

@@ -3,7 +3,7 @@
 //! --lib plan::tests` writes the plan of a new case for review.
 //!
 //! `objects.yaml` has VnicProfiles, Nodes and VnicAttachments; a VnicAttachment may be short (`ready: true`, or `reason`).
-//! `pools.yaml`, if present, says what OCI answered about the node pool of instances: its OCID, null for none, or an error.
+//! `pools.yaml`, if present, holds OCI's answers about the node pool of instances: its OCID, null for none, or an error.
 //! `unwanted.yaml`, if present, says for how many seconds an object was unwanted before.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use vcn::Ocid;
 
 const GRACE: Duration = Duration::from_secs(600);
 
-/// What OCI answered, by instance.
+/// OCI's answers, by instance.
 type Answers = BTreeMap<Ocid, Option<String>>;
 
 fn objects(case: &Path) -> Observed {

@@ -33,7 +33,7 @@ pub(super) enum Confirmation {
     /// Labels select the node.
     NotNeeded,
     Given,
-    /// It was not read yet, or could not be, and why.
+    /// The metadata was not read yet, or the read failed, and why.
     Pending {
         /// Whether the instance has VNICs of the profile: an earlier leader had the confirmation.
         has_vnic: bool,

@@ -85,7 +85,7 @@ pub(crate) const NODE_RECREATED: &str = "NodeRecreated";
 pub(crate) const POOL_MISMATCH: &str = "NodePoolMismatch";
 /// The node's annotation names a node pool, and its instance cannot be read.
 pub(crate) const POOL_UNREADABLE: &str = "NodePoolUnreadable";
-/// A VNIC exists, and its template has got an address since.
+/// A VNIC exists, and its template got an address later.
 pub(crate) const PRIVATE_IP_IGNORED: &str = "PrivateIpIgnored";
 /// Another requester has a VNIC of this name on the node.
 pub(crate) const NAME_CONFLICT: &str = "VnicNameConflict";
@@ -242,7 +242,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Takes a selected node, as far as its node pool is confirmed. Returns what a person must know.
+    /// Adds a selected node, if its node pool is confirmed. Returns what a person must know.
     fn take(&mut self, node: &'a NodeView, instance: &Ocid, confirmation: Confirmation) -> Option<NodeProblem<'a>> {
         let profile = self.profile.metadata.name.as_deref().unwrap_or_default();
         let pool = node.node_pool.as_ref().map_or("none", Ocid::as_str);

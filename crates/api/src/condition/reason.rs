@@ -187,7 +187,7 @@ reasons! {
 }
 
 impl AttachmentReason {
-    /// This reason as it is planned: those of a ready VNIC differ only in what they tell its owner.
+    /// The reason that a plan uses: the reasons of a ready VNIC differ only in their information for its owner.
     #[must_use]
     pub const fn planned(self) -> Self {
         match self {

@@ -22,7 +22,7 @@ pub(super) const KIND: Kind = Kind {
     }],
 };
 
-/// An operator may run it in a container: no unit is no problem.
+/// An operator may run it in a container: a missing unit is not a problem.
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if !Inventory::of(host, &mut sample.memory.functions)?.has_nvswitch {
         return Err(Gap::absent("this node has no NVSwitch that a fabric manager configures"));

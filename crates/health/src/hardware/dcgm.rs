@@ -1,5 +1,5 @@
-//! What NVIDIA's dcgm-exporter says about the node's GPUs: a second source, which an operator switches on. It is used only if it is
-//! about this node and measures now. What the kernel reports about a GPU outranks it.
+//! What NVIDIA's dcgm-exporter reports about the node's GPUs: a second source, which an operator switches on. It is used only if it is
+//! about this node and current. What the kernel reports about a GPU outranks it.
 
 mod page;
 
@@ -63,7 +63,7 @@ const GPUS: &str = "driver/nvidia/gpus";
 /// `GPU-` and 36 characters.
 const MAX_UUID: usize = 48;
 
-/// How many watches of a GPU are named.
+/// The largest number of watches that are named per GPU.
 const MAX_WATCHES: usize = 3;
 
 /// `dcgmHealthWatchResults_t`: fail.

@@ -12,7 +12,7 @@ pub struct FaultyDevice {
     /// Its PCI address, or the name of a memory module or disk; empty where no message names one.
     #[serde(rename = "at")]
     pub address: String,
-    /// A word for the Node's condition that says more than the signal's name, such as `XidNodeReboot`.
+    /// A reason for the Node's condition that is more precise than the signal's name, such as `XidNodeReboot`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What is wrong, such as `Xid 79 (with Xid 154)`.
@@ -46,7 +46,7 @@ pub struct Device {
     /// The NUMA node that it is near to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa: Option<i32>,
-    /// What a port's files say, such as `ACTIVE 200 Gb/sec`.
+    /// What a port's files report, such as `ACTIVE 200 Gb/sec`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_state: Option<String>,
     /// The code of the last kernel message about it, whether it was a fault or not.

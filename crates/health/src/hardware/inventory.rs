@@ -141,7 +141,7 @@ impl Inventory {
         Ok(self.adapters.iter().filter(is_rdma).collect())
     }
 
-    /// Whether nothing says which of its adapters are of the RDMA network.
+    /// Whether no source names the adapters of its RDMA network.
     pub(crate) fn has_unknown_rdma(&self) -> bool {
         !self.adapters.is_empty() && self.row.is_none_or(|row| row.rdma.is_none())
     }

@@ -24,7 +24,7 @@ pub(crate) const NOT_GRANTED: &str = "kernel messages are not read: set agent.ke
 /// What is known of this boot's messages.
 struct Known {
     events: Events,
-    /// Why they are not read any more.
+    /// Why the agent no longer reads them.
     not_measured: Option<NotMeasured>,
     /// When the machine booted, in milliseconds since 1970; read only if there is an event.
     booted: Option<u64>,

@@ -1,4 +1,4 @@
-//! The second source: pages of dcgm-exporter are used only if they are about this node and of now, and the kernel outranks them.
+//! The second source: pages of dcgm-exporter are used only if they are about this node and current, and the kernel outranks them.
 
 use std::fs;
 use std::path::Path;

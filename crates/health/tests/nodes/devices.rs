@@ -104,7 +104,7 @@ fn open_problem_outlives_the_right_to_read_messages() {
     let mut before = Node::h100();
     log(&before, XID_79);
     before.sample();
-    // An agent that was restarted without SYSLOG has the file only.
+    // An agent that was restarted without SYSLOG has only the file.
     let mut after = Node::h100();
     let file = "accelerator-events.json";
     fs::copy(before.path(file), after.path(file)).unwrap();

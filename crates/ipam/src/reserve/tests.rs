@@ -96,7 +96,7 @@ fn vnic_with_absent_link_is_skipped_without_changing_families() {
     assert_eq!(held.allocations.len(), 1);
 }
 
-/// The agent counts so as well: no message says that 35 of 32 addresses are held.
+/// The agent counts the same way: no message reports that 35 of 32 addresses are held.
 #[test]
 fn shortage_counts_the_addresses_of_its_pools_alone() {
     let attach = VnicPool { purpose: Purpose::Attach, ..vnic(3, &["10.0.3.8/30"], &[]) };

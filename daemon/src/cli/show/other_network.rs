@@ -1,4 +1,4 @@
-//! A node whose pods use another program's network: what is seen of that, and that the agent cannot judge it.
+//! A node whose pods use another program's network, which the agent shows but cannot judge.
 
 use installer::{AddressUse, ForeignNetwork, foreign_network};
 use resident::logging::chain;
@@ -28,7 +28,7 @@ pub(super) struct OtherNetwork {
 }
 
 impl OtherNetwork {
-    /// What is seen on this node, if its pods use another network.
+    /// What this node shows, if its pods use another network.
     pub(super) fn of(status: &Status, settings: &Settings) -> Option<Self> {
         let pods = status.report.as_ref()?.pod_network.as_ref().filter(|pods| !pods.install)?;
         let (network, error) = match foreign_network(&settings.installer) {

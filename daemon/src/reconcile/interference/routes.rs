@@ -21,10 +21,10 @@ use crate::reconcile::pods::{SETTLED, link_of, network};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Cause;
 
-/// A check for an event is put off for this many times the time of the last one: some programs change rules all the time.
+/// A check for an event is postponed by this many times the time of the last one: some programs change rules all the time.
 const CHECK_PAUSE: u32 = 20;
 
-/// The longest time that a check for an event is put off: so long may a condition be out of date.
+/// The longest time that a check for an event is postponed, and so the longest time that a condition is out of date.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The kernel's table of the host's own addresses.
@@ -35,7 +35,7 @@ const LOCAL: TableId = TableId(255);
 pub(super) struct RouteCheck {
     found: Vec<Condition>,
     not_before: Option<Instant>,
-    /// There was an event after the last check: another one follows at `not_before`.
+    /// There was an event after the last check: another check follows at `not_before`.
     is_stale: bool,
 }
 
@@ -45,17 +45,17 @@ impl RouteCheck {
         &mut self,
         network: &HostNetwork,
         context: &Context<'_>,
-        so_far: &StageReport,
+        report: &StageReport,
     ) -> Vec<Condition> {
         let begun = Instant::now();
-        let Some(vnics) = &so_far.configured else { return Vec::new() };
+        let Some(vnics) = &report.configured else { return Vec::new() };
         if context.cause == Cause::Kernel && self.not_before.is_some_and(|at| begun < at) {
             self.is_stale = true;
             return self.found.clone();
         }
-        let checked = match misrouted(network, vnics, context, &so_far.running) {
+        let checked = match misrouted(network, vnics, context, &report.running) {
             Ok(found) => Some(found),
-            // The rules changed while they were read, pods' perhaps, whose events cause no check.
+            // The rules changed while they were read. Rules of pods may have changed, whose events cause no check.
             Err(error) if error.is_retryable() => None,
             Err(error) => {
                 Some(vec![Condition::degraded(Reason::HostNetworkFailed, chain(&error)).about("packet routes")])
@@ -68,21 +68,21 @@ impl RouteCheck {
         self.found.clone()
     }
 
-    /// Notes what a check found, if it came to an end, and puts off the next one.
+    /// Records what a check found, if it completed, and postpones the next one.
     fn note(&mut self, checked: Option<Vec<Condition>>, begun: Instant, took: Duration) {
         self.is_stale = checked.is_none();
         self.found = checked.unwrap_or_else(|| std::mem::take(&mut self.found));
         self.not_before = begun.checked_add(took.saturating_mul(CHECK_PAUSE).min(LONGEST_PAUSE));
     }
 
-    /// Whether a check that was put off is due. Each is due once.
+    /// Whether a postponed check is due. Each is due once.
     pub(super) fn take_due(&mut self, now: Instant) -> bool {
         let is_due = self.is_stale && self.not_before.is_none_or(|at| at <= now);
         self.is_stale &= !is_due;
         is_due
     }
 
-    /// The time until a check that was put off is due. Hints about pods, which are looked at then as well, settle meanwhile.
+    /// The time until a postponed check is due. Hints about pods, which are examined then as well, settle meanwhile.
     pub(super) fn again(&self, now: Instant) -> Option<Duration> {
         let pause = self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
         self.is_stale.then(|| pause.max(SETTLED))

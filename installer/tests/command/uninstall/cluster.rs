@@ -96,7 +96,7 @@ fn uninstall_is_refused_unless_the_daemonset_is_gone() {
 }
 
 impl Cluster {
-    /// Our network is removed, as soon as the API server follows the rights.
+    /// Our network is removed as soon as the API server applies the rights.
     fn uninstalled(&self) {
         let end = Instant::now() + WITHIN;
         let (mut code, mut text) = self.uninstall(&[]);

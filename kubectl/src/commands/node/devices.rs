@@ -1,4 +1,4 @@
-//! The accelerators of a node by its agent: where each is, what it is called, and what it needs.
+//! The accelerators of a node, from its agent: where each is, what it is called, and what it needs.
 
 use health::fleet::NodeState;
 use health::hardware::device::{Device, FaultyDevice};

@@ -73,7 +73,7 @@ impl Facts {
         self.add(Weight::Likely, Fact::NetworkPolicy, message, next);
     }
 
-    /// Whether the source may ask the cluster's DNS.
+    /// Whether the source may query the cluster's DNS.
     fn dns(&mut self, source: &Party<'_>, objects: &Objects) {
         let port = Port { protocol: "UDP".to_owned(), number: DNS_PORT };
         let of = |pod: &Pod| {

@@ -70,7 +70,7 @@ async fn service_without_ready_endpoints_is_named_without_a_test() {
     let answer = json_of(&output);
     assert_eq!((output.status.code(), answer["cause"].as_str()), (Some(1), Some("NoReadyEndpoint")), "{answer}");
     assert!(answer["findings"][0]["message"].as_str().unwrap().contains("connections/cart-0"), "{answer}");
-    // What this user may not read is named, and hides nothing.
+    // The answer names what this user may not read, and still shows everything else.
     assert!(answer["findings"].to_string().contains("Node kubectl-node not read"), "{answer}");
     for (to, cause) in [("service/connections/nothing", "NoService"), ("service/connections/cart:81", "NoServicePort")]
     {

@@ -1,5 +1,5 @@
 //! The way to the API server: proxies, a path in the server's URL, lists of kubeconfigs, and plugins for credentials. The proxies
-//! know a name that no resolver knows.
+//! resolve a name that no resolver knows.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -12,10 +12,10 @@ pub(super) const REMAP_FAILURE: &str = "DCGM_FI_DEV_ROW_REMAP_FAILURE";
 /// Why clocks are low, as bits; the first name is that of DCGM 4.
 pub(super) const CLOCK_REASONS: [&str; 2] = ["DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"];
 
-/// From here on a number stands for a value that DCGM has not got (`DCGM_INT32_BLANK`; the others are larger).
+/// From here on a number stands for a value that DCGM does not have (`DCGM_INT32_BLANK`; the others are larger).
 const BLANK: f64 = 2_147_483_632.0;
 
-/// The most GPUs of a page: one more than any node has is foreign.
+/// The largest number of GPUs of a page: a page with more is not this node's.
 const MAX_GPUS: usize = 64;
 
 /// The most readings that are kept of a GPU. A health watch is a reading; with MIG each instance has its own.
@@ -24,7 +24,7 @@ const MAX_READINGS: usize = 256;
 /// The longest kept name of a watch with its error, in characters.
 const MAX_WATCH: usize = 60;
 
-/// What a page says, by GPU.
+/// The readings of a page, by GPU.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Page {
     pub(super) gpus: BTreeMap<Identity, GpuPage>,
@@ -38,7 +38,7 @@ pub(super) struct Identity {
     pub(super) address: Option<PciAddress>,
 }
 
-/// What it says about one.
+/// The readings of one GPU.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct GpuPage {
     /// Of all its lines: it changes while the exporter measures.
