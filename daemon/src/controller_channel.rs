@@ -19,9 +19,9 @@ use resident::logging::chain;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::facts::condition::{Condition, Reason};
 use crate::probes::{ProbeEnvironment, ProbeHandler};
 use crate::reconcile::kernel_limits::RepairGate;
-use crate::report::condition::{Condition, Reason};
 use crate::report::notices::Notices;
 use crate::report::status_server::StatusServer;
 use crate::settings::Settings;

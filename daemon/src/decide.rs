@@ -8,7 +8,6 @@ pub(crate) mod host_routes;
 pub(crate) mod new_vnics;
 pub(crate) mod offers;
 pub(crate) mod pools;
-pub(crate) mod refused;
 pub(crate) mod requests;
 pub(crate) mod slots;
 pub(crate) mod usage;

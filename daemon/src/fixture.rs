@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use vcn::{Instance, MacAddr, Mtu, PerFamily, SubnetAddressing, Vnic};
 
 use crate::args::Args;
+use crate::facts::node_facts::NodeFacts;
 use crate::lifecycle::agent::Agent;
 use crate::settings::Settings;
-use crate::sources::node_facts::NodeFacts;
 
 pub(crate) fn settings(arguments: &[&str]) -> Settings {
     Settings::new(Args::try_parse_from(["oke-node-agent"].iter().chain(arguments)).unwrap().options).unwrap()

@@ -15,14 +15,15 @@
 //!   SIGTERM ──▶ uninstall on delete: the next agent starts, or everything is uninstalled
 //! ```
 //!
-//! Everything in `decide` is pure; only `reconcile` changes the node's configuration, and only `cni_records` sends packets for
-//! pods.
+//! The nouns that all folders share are in `facts`. Everything in `decide` is pure; only `reconcile` changes the node's
+//! configuration, and only `cni_records` sends packets for pods.
 
 pub mod args;
 mod cli;
 mod cni_records;
 mod controller_channel;
 mod decide;
+pub mod facts;
 #[cfg(test)]
 mod fixture;
 mod lifecycle;

@@ -12,6 +12,7 @@
 
 mod context;
 pub(crate) mod dead;
+pub mod drift_hints;
 mod gone_links;
 pub(crate) mod host;
 mod host_network;
@@ -39,12 +40,12 @@ use cni::AttachmentKey;
 
 use crate::decide::devices::Devices;
 use crate::decide::new_vnics::NewVnics;
+use crate::facts::node_facts::NodeFacts;
+use crate::facts::reconcile_report::{Cause, ReconcileReport};
 use crate::lifecycle::directories::Directories;
-use crate::report::reconcile_report::{Cause, ReconcileReport};
+use crate::reconcile::drift_hints::DriftHints;
 use crate::report::signals::unix_millis;
 use crate::settings::Settings;
-use crate::sources::node_facts::NodeFacts;
-use crate::triggers::drift_hints::DriftHints;
 
 use missing_links::Moment;
 use node_state::NodeState;
@@ -104,7 +105,7 @@ impl Reconciler {
         let (facts, refused) = facts.admitted();
         let mut so_far = StageReport::default();
         let context = self.context(&node, &facts, cause, &mut so_far);
-        so_far.conditions.extend(crate::decide::refused::conditions(&refused));
+        so_far.conditions.extend(crate::facts::refused::conditions(&refused));
         self.host_network.run(&context, &mut so_far);
         pools::publish(&context, &mut so_far);
         self.pods.run(&context, &mut so_far);

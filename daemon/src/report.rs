@@ -1,14 +1,12 @@
 //! What the agent reports: one reconcile report feeds logs, metrics, readiness, Events and the subcommands.
 
 pub(crate) mod attachments;
-pub mod condition;
 #[cfg(test)]
 mod documents;
 pub mod metrics;
 pub(crate) mod node_events;
 pub(crate) mod notices;
 pub(crate) mod port;
-pub mod reconcile_report;
 pub(crate) mod signals;
 pub(crate) mod status;
 pub(crate) mod status_server;

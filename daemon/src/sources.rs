@@ -1,5 +1,5 @@
-//! What the agent learns from outside its node: from the metadata service and the API server. Each answer is a [`source::Source`],
-//! and a cached copy on disk serves an agent that starts while neither answers.
+//! What the agent learns from outside its node: from the metadata service and the API server. Each answer is a
+//! [`Source`](crate::facts::source::Source), and a cached copy on disk serves an agent that starts while neither answers.
 
 pub(crate) mod attachments;
 pub(crate) mod backoff;
@@ -8,10 +8,8 @@ pub(crate) mod container_runtime;
 pub(crate) mod host_links;
 pub(crate) mod instance_watch;
 pub(crate) mod machine_copy;
-pub mod node_facts;
 pub(crate) mod npn;
 pub(crate) mod object_watch;
 pub(crate) mod oke_cni;
 pub mod poller;
-pub(crate) mod source;
 pub(crate) mod subscription;

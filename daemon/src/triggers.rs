@@ -1,6 +1,5 @@
 //! When to reconcile: when a source has news, the kernel's network or a file changed, or an interval passed.
 
-pub mod drift_hints;
 pub(crate) mod file_changes;
 pub(crate) mod kernel_events;
 pub(crate) mod reconcile_loop;

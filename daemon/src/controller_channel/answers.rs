@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::controller_channel::controller_rules::ControllerRules;
+use crate::facts::condition::{Condition, Reason};
 use crate::probes::ProbeHandler;
 use crate::reconcile::kernel_limits::RepairGate;
-use crate::report::condition::{Condition, Reason};
 use crate::report::status::Status;
 use crate::report::status_server::StatusServer;
 use crate::settings::Settings;

@@ -19,8 +19,9 @@ use crate::decide::host_address::{self, AddressHints, HostAddress};
 use crate::decide::host_routes::{self, NeededNetwork};
 use crate::decide::requests::{Requests, VnicRequest};
 use crate::decide::slots::Slots;
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::UnmanagedReason;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::node_facts::npn_vnic;
+use crate::facts::reconcile_report::UnmanagedReason;
 use crate::settings::Ports;
 
 /// What is known, from outside and from the kernel.
@@ -267,10 +268,6 @@ pub(crate) fn is_incomplete(facts: HostFacts<'_>) -> bool {
 fn unlisted<'a>(facts: HostFacts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
     let named = facts.npn.into_iter().flat_map(|npn| &npn.vnics);
     named.filter(move |named| !facts.vnics.iter().any(|vnic| vnic.id == named.vnic_id))
-}
-
-pub(crate) fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
-    npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
 }
 
 /// The CIDR blocks of a VNIC's subnet that the metadata service names.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use netlink::Link;
 use vcn::{IfName, LinkKindName, MacAddr, Ocid, Vnic};
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 /// The interface index of each VNIC.
 #[derive(Clone, Debug, Default)]

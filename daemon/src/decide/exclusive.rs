@@ -5,7 +5,7 @@ use datapath::host::Placement;
 use vcn::{IfName, Ocid, SubnetAddressing, TableId, VlanTag, Vnic};
 
 use crate::decide::desired::HostFacts;
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 /// A VNIC for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

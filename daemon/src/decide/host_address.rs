@@ -11,7 +11,7 @@ use ipnetwork::IpNetwork;
 use vcn::{Family, SubnetAddressing, TableId, Vnic};
 
 use crate::decide::desired::HostFacts;
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 /// An address that one of our rules marks as the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

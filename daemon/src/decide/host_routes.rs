@@ -7,14 +7,11 @@ use datapath::host::HostVnic;
 use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
 use vcn::{Family, Instance, PerFamily, SubnetAddressing};
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::node_facts::{API_SERVER_KEY, DNS_SERVICE_KEY};
 
 /// How many refused routes a condition names.
 const NAMED: usize = 3;
-
-/// Metadata of OKE's instances: the address of the API server, and that of the cluster's DNS Service.
-pub(crate) const API_SERVER_KEY: &str = "apiserver_host";
-pub(crate) const DNS_SERVICE_KEY: &str = "kubedns_svc_ip";
 
 /// A network that the node reaches without routes of VNICs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use api::VnicAttachment;
 use netlink::Link;
 use vcn::{Ocid, Vnic};
 
-use crate::decide::desired::{npn_vnic, secondary};
+use crate::decide::desired::secondary;
 use crate::decide::requests::Requests;
-use crate::sources::node_facts::NodeFacts;
+use crate::facts::node_facts::{NodeFacts, npn_vnic};
 
 /// How long a VNIC waits: the controller polls an attachment every 3 s, every 30 s while a hundred wait.
 const WAIT: Duration = Duration::from_mins(1);
@@ -92,8 +92,8 @@ mod tests {
     use super::*;
     use crate::decide::requests::requests;
     use crate::decide::requests::tests::{attachment, facts};
+    use crate::facts::node_facts::KnownAttachments;
     use crate::fixture::link;
-    use crate::sources::attachments::KnownAttachments;
 
     /// The facts before the VNIC `storage` is listed.
     fn before() -> NodeFacts {

@@ -9,9 +9,9 @@ use vcn::{Family, IfName, LinkKindName, PerFamily, Purpose, SubnetAddressing, Vn
 
 use crate::decide::exclusive::{self, ExclusiveVnic};
 use crate::decide::pools::ConfiguredVnics;
-use crate::decide::refused;
 use crate::decide::requests::{Requests, VnicRequest};
-use crate::sources::node_facts::NodeFacts;
+use crate::facts::node_facts::NodeFacts;
+use crate::facts::refused;
 
 /// The entries, given the host and the present file. While nothing is known of VnicAttachments, those of the file stay whose
 /// VNICs are still listed.
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::decide::requests::requests;
     use crate::decide::requests::tests::{attachment, facts};
-    use crate::sources::attachments::KnownAttachments;
+    use crate::facts::node_facts::KnownAttachments;
 
     #[test]
     fn entry_of_a_shared_vnic_stays_while_nothing_is_known_of_vnic_attachments() {

@@ -12,10 +12,9 @@ use datapath::host::HostVnic;
 use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
 use vcn::{Family, LinkKindName, Ocid, PerFamily, Purpose, Vnic};
 
-use crate::decide::desired::npn_vnic;
-use crate::decide::refused;
-use crate::report::condition::{Condition, Reason};
-use crate::sources::node_facts::NodeFacts;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::node_facts::{NodeFacts, npn_vnic};
+use crate::facts::refused;
 
 /// What the host has for pods' packets.
 #[derive(Clone, Copy, Debug)]

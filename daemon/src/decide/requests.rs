@@ -9,9 +9,8 @@ use api::{AttachmentReason, ConditionType, NodeReport, Reason as _, VnicAttachme
 use ipam::AttachOffer;
 use vcn::{AttachMode, Family, LinkKindName, Mtu, Ocid, PerFamily, Purpose, Vnic, VnicRoute};
 
-use crate::decide::desired::npn_vnic;
-use crate::report::condition::Reason;
-use crate::sources::node_facts::NodeFacts;
+use crate::facts::condition::Reason;
+use crate::facts::node_facts::{NodeFacts, npn_vnic};
 
 pub(crate) type Requests = BTreeMap<Ocid, VnicRequest>;
 

@@ -8,11 +8,11 @@ use tokio::sync::{Notify, watch};
 
 use crate::cni_records::follow_up::FollowUps;
 use crate::cni_records::{DeletedAttachments, RecentRuns};
+use crate::facts::node_facts::NodeFacts;
+use crate::facts::reconcile_report::{CompletedReconcile, ReconcileReport};
 use crate::report::metrics::Metrics;
-use crate::report::reconcile_report::{CompletedReconcile, ReconcileReport};
 use crate::report::signals::unix_millis;
 use crate::settings::Settings;
-use crate::sources::node_facts::NodeFacts;
 
 #[derive(Debug)]
 pub struct Agent {

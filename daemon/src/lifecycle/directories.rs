@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::report::reconcile_report::Cause;
+use crate::facts::reconcile_report::Cause;
 use crate::settings::{AGENT_LOCK, AGENT_SOCKET, Settings};
 
 /// Of this process's mounts, a line each (proc_pid_mountinfo(5)).

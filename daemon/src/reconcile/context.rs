@@ -13,17 +13,17 @@ use vcn::{Ocid, Vnic};
 use super::installation::{Owner, Ownership};
 use super::node_state::NodeState;
 use super::{Reconciler, StageReport, host, sources};
-use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
+use crate::decide::desired::{self, DesiredState, HostFacts, Policy};
 use crate::decide::devices;
 use crate::decide::exclusive;
 use crate::decide::host_address::HostAddress;
 use crate::decide::host_routes;
 use crate::decide::requests::{self, Requests};
 use crate::decide::usage::Usage;
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::{Cause, VnicState};
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::node_facts::{NodeFacts, npn_vnic};
+use crate::facts::reconcile_report::{Cause, VnicState};
 use crate::settings::{HostNetworking, Permission};
-use crate::sources::node_facts::NodeFacts;
 
 /// What the stages of one reconcile read.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl Reconciler {
             let primary = facts.vnics().first().map(|vnic| (&vnic.id, &network.primary));
             self.devices.note(secondary.chain(primary), &links);
         }
-        if facts.npn.is_unasked() {
+        if facts.npn.is_pending() {
             // The conditions of the sources say why.
             wanted.undecided.clear();
         }

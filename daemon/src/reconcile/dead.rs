@@ -23,8 +23,8 @@ use vcn::LinkKindName;
 use super::context::Context;
 use super::remains::unknown;
 use super::{StageReport, host};
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::Changed;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::Changed;
 
 /// The subject of conditions.
 const ABOUT: &str = "pods that have gone";

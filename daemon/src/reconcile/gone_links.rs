@@ -11,7 +11,7 @@ use ipam::{Allocation, PodRecord};
 use netlink::Link;
 use vcn::IfName;
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 /// A DEL removes the link and then the record, within this time.
 const CONFIRMED: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ use vcn::{Family, LinkKindName, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABL
 
 use crate::decide::host_address::HostAddress;
 use crate::decide::slots::TableReferences;
-use crate::report::condition::Condition;
+use crate::facts::condition::Condition;
 
 use batches::batches;
 

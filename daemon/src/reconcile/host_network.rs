@@ -14,8 +14,8 @@ use super::StageReport;
 use super::context::Context;
 use super::host::{self, Batch, Part};
 use super::installation::Ownership;
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::{Cause, Changed};
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::{Cause, Changed};
 use crate::settings::HostNetworking;
 
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@ use super::StageReport;
 use super::context::Context;
 use super::node_state::NodeState;
 use crate::decide::usage::Usage;
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::node_facts::NodeFacts;
+use crate::facts::reconcile_report::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
 use crate::sources::container_runtime::ContainerRuntime;
-use crate::sources::node_facts::NodeFacts;
 
 /// The installer's last run. It reads binaries of some MiB, so it does not run at kernel events, nor while all files that it
 /// reads are unchanged.

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use super::StageReport;
 use super::context::Context;
-use crate::report::condition::Condition;
-use crate::report::reconcile_report::Cause;
+use crate::facts::condition::Condition;
+use crate::facts::reconcile_report::Cause;
 
 /// What the last full check found. A reconcile of cause kernel repeats it.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use resident::logging::chain;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 use crate::report::notices::Notices;
 use crate::report::signals::unix_millis;
 

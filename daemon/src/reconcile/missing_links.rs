@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::Cause;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::Cause;
 
 /// VNICs without a link.
 #[derive(Debug, Default)]

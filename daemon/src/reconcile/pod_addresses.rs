@@ -11,8 +11,8 @@ use super::context::Context;
 use super::node_state::NodeState;
 use crate::decide::pools;
 use crate::decide::usage::size;
-use crate::report::condition::{Condition, Reason};
-use crate::sources::node_facts::NodeFacts;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::node_facts::NodeFacts;
 
 /// The stage, and whether the last reconcile found all addresses held.
 #[derive(Debug, Default)]

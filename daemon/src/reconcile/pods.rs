@@ -23,9 +23,9 @@ use vcn::{IfName, Ocid};
 use super::context::Context;
 use super::gone_links::{GoneLinks, Moment};
 use super::{StageReport, host_network};
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::{Cause, Changed};
-use crate::triggers::drift_hints::DriftHints;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::{Cause, Changed};
+use crate::reconcile::drift_hints::DriftHints;
 
 /// How long a hint waits: a DEL that caused it is over by then. A repair takes twice this and once [`CONFIRMED`], which must
 /// stay below a second.

@@ -10,8 +10,8 @@ use super::{StageReport, sources};
 use crate::decide::offers;
 use crate::decide::pools::{self, ConfiguredVnics};
 use crate::decide::usage::{Usage, size};
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::Changed;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::Changed;
 
 pub(super) fn publish(context: &Context<'_>, so_far: &mut StageReport) {
     let configured = so_far.configured.clone();

@@ -6,8 +6,8 @@ use super::StageReport;
 use super::context::Context;
 use super::dead::DeadPods;
 use super::orphans::OrphanedObjects;
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::Cause;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::Cause;
 
 #[derive(Debug, Default)]
 pub(super) struct Remains {

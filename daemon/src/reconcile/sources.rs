@@ -9,8 +9,8 @@ use vcn::{Family, Ocid, Vnic};
 
 use crate::decide::desired::is_addressed;
 use crate::decide::pools;
-use crate::report::condition::{Condition, Reason};
-use crate::sources::node_facts::NodeFacts;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::node_facts::NodeFacts;
 
 /// What is wrong with the sources.
 pub(super) fn conditions(facts: &NodeFacts, now: Instant) -> Vec<Condition> {

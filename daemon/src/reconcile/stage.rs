@@ -3,8 +3,8 @@
 use datapath::host::HostVnic;
 use ipam::Allocation;
 
-use crate::report::condition::Condition;
-use crate::report::reconcile_report::{Changed, PodNetworkState};
+use crate::facts::condition::Condition;
+use crate::facts::reconcile_report::{Changed, PodNetworkState};
 
 /// What the stages so far did and found.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::host;
 use super::node_state::NodeState;
 use crate::decide::desired::secondary;
 use crate::decide::slots::{SlotError, SlotFile, Slots, TableReferences};
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 #[derive(Debug)]
 pub(super) struct VnicTables {

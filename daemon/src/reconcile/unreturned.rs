@@ -6,7 +6,7 @@ use ipam::{Allocation, Store};
 
 use super::context::Context;
 use super::{StageReport, dead};
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 /// The stage, and the records that it found when it ran last.
 #[derive(Debug, Default)]

@@ -16,8 +16,8 @@ use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistr
 use telemetry::VerbRecord;
 
 use crate::decide::usage::Usage;
-use crate::report::reconcile_report::{Cause, ReconcileReport};
-use crate::sources::node_facts::NodeFacts;
+use crate::facts::node_facts::NodeFacts;
+use crate::facts::reconcile_report::{Cause, ReconcileReport};
 use labels::{
     AttachmentState, ChangeKind, ConditionLabels, Decision, FaultyDeviceName, FollowUp, MetadataRequest, Outcome,
     PoolState, ReconcileKind, SignalName, SignalResult, SourceName, VerbPhase,

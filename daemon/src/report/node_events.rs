@@ -23,8 +23,8 @@ use resident::logging::chain;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use crate::facts::reconcile_report::CompletedReconcile;
 use crate::lifecycle::agent::Agent;
-use crate::report::reconcile_report::CompletedReconcile;
 use crate::report::signals::unix_millis;
 use crate::settings::{Permission, Settings};
 use crate::sources::backoff::chance;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
-use crate::report::condition::Condition;
+use crate::facts::condition::Condition;
 
 /// Conditions by the task's name.
 pub(crate) type Notes = BTreeMap<&'static str, Vec<Condition>>;

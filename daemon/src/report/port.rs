@@ -8,7 +8,7 @@ use resident::logging::chain;
 use resident::server;
 use tokio::net::TcpListener;
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 use crate::report::notices::Notices;
 use crate::sources::backoff::persist;
 

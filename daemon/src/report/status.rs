@@ -5,10 +5,10 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use vcn::Instance;
 
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::ReconcileReport;
-use crate::sources::node_facts::NodeFacts;
-use crate::sources::source::Source;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::node_facts::NodeFacts;
+use crate::facts::reconcile_report::ReconcileReport;
+use crate::facts::source::Source;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

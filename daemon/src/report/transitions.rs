@@ -1,8 +1,8 @@
 //! The log lines of a reconcile: changes, and conditions raised or cleared since the one before. A reconcile that equals the one
 //! before logs nothing.
 
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::{Cause, ReconcileReport};
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::{Cause, ReconcileReport};
 
 /// Changes of one reconcile that get a line each; flushing the rules of a full node causes some 500.
 const LOGGED: usize = 50;

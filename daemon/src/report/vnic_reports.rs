@@ -23,10 +23,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use vcn::Ocid;
 
+use crate::facts::node_facts::NodeFacts;
+use crate::facts::reconcile_report::CompletedReconcile;
 use crate::lifecycle::agent::Agent;
-use crate::report::reconcile_report::CompletedReconcile;
 use crate::sources::backoff::chance;
-use crate::sources::node_facts::NodeFacts;
 use plan::{Report, WrittenReport};
 
 /// The interval at which the pods of a VNIC are counted: plugins tell the agent of it, but not this task.

@@ -19,15 +19,12 @@ use resident::logging::chain;
 use tokio::sync::Notify;
 use vcn::{ATTACHMENTS_COPY_FILE, Ocid};
 
+use crate::facts::node_facts::KnownAttachments;
 use crate::settings::Settings;
 use crate::sources::cached_copy::CachedCopy;
 use crate::sources::instance_watch::{InstanceWatch, InstanceWatcher};
-use crate::sources::source::Source;
 
 pub(crate) use watch::OwnAttachments;
-
-/// What is known of this instance's VnicAttachments.
-pub(crate) type KnownAttachments = Source<Vec<VnicAttachment>>;
 
 /// Where they come from.
 #[derive(Debug)]

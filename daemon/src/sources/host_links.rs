@@ -1,7 +1,7 @@
 //! What the host's links say about the primary VNIC.
 
 use netlink::{Link, Route, RouteFilter, Socket};
-use vcn::{Family, MacAddr, TableId};
+use vcn::{Family, MacAddr, TableId, Vnic};
 
 /// The MACs of the host's links.
 pub(crate) fn macs() -> Result<Vec<MacAddr>, netlink::Error> {
@@ -55,4 +55,41 @@ pub(crate) fn uplinks() -> Result<Uplinks, netlink::Error> {
         found.all.extend(routes.iter().filter_map(uplink));
     }
     Ok(found)
+}
+
+/// The default route that shows that a list of VNICs lacks the primary one, as far as the host can tell: it uses a link of no
+/// VNIC in the list, although the first of them is here, and no default route uses that one. On a machine whose links have
+/// other MACs than its VNICs (bifurcated ports) the host cannot tell.
+pub(crate) fn lacks_primary<'a>(listed: &[Vnic], uplinks: &'a Uplinks) -> Option<&'a Uplink> {
+    let first = listed.first().filter(|first| uplinks.devices.contains(&first.mac))?;
+    let preferred = uplinks.all.first().filter(|uplink| !listed.iter().any(|vnic| vnic.mac == uplink.mac))?;
+    (!uplinks.all.iter().any(|uplink| uplink.mac == first.mac)).then_some(preferred)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{self, vm_vnics};
+
+    #[test]
+    fn list_without_vnic_of_default_route_lacks_the_primary_vnic() {
+        let all = vm_vnics();
+        let [primary, pods] = [all[0].mac, all[1].mac];
+        let lacks = |listed: &[Vnic], routes: &[MacAddr], devices: &[MacAddr]| {
+            let uplink =
+                |mac: &MacAddr| Uplink { family: Family::Ipv4, mac: *mac, route: format!("default dev {mac}") };
+            let uplinks = Uplinks { all: routes.iter().map(uplink).collect(), devices: devices.to_vec() };
+            lacks_primary(listed, &uplinks).map(|uplink| uplink.mac)
+        };
+        assert_eq!(lacks(&all, &[primary], &[primary, pods]), None);
+        assert_eq!(lacks(&all[1..], &[primary], &[primary, pods]), Some(primary));
+        // The default route uses a secondary VNIC: both are listed, and the list has the primary one first.
+        assert_eq!(lacks(&all, &[pods], &[primary, pods]), None);
+        // Ports with other MACs than the VNICs on them, or a device that is no VNIC's.
+        let port = fixture::mac(0x77);
+        assert_eq!(lacks(&all, &[port], &[port]), None);
+        assert_eq!(lacks(&all, &[port, primary], &[primary, pods, port]), None);
+        assert_eq!(lacks(&all, &[port], &[primary, pods, port]), Some(port));
+        assert_eq!(lacks(&[], &[primary], &[primary]), None);
+    }
 }

@@ -17,10 +17,10 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, watch};
 use vcn::Ocid;
 
+use crate::facts::source::Source;
 use crate::sources::backoff::{chance, jittered};
 use crate::sources::cached_copy::CachedCopy;
 use crate::sources::object_watch::{ObjectWatch, WatchEnd, WatchedObjects};
-use crate::sources::source::Source;
 
 /// How old the last answer may be before a lost watch is an error. API servers restart and are unreachable for minutes, which
 /// harms no pod of the node.
@@ -112,7 +112,7 @@ impl<W: InstanceKind> InstanceWatch<W> {
             self.instance.send_replace(Some(instance.clone()));
         }
         let mut state = self.state.subscribe();
-        let _ = tokio::time::timeout(within, state.wait_for(|state| !state.known.is_unasked())).await;
+        let _ = tokio::time::timeout(within, state.wait_for(|state| !state.known.is_pending())).await;
         let state = state.borrow().clone();
         state.current(Instant::now())
     }
@@ -168,7 +168,7 @@ impl<V: Clone> WatchState<V> {
         let (mut known, bound) = (self.known, if self.is_refused { REFUSED } else { STALE });
         if let Some(error) = self.unreadable {
             known.error = Some(error);
-        } else if known.is_unasked() {
+        } else if known.is_pending() {
             known.error = Some("the API server has not answered yet".to_owned());
         } else if known.age(now).is_some_and(|age| age <= bound) {
             known.error = None;

@@ -8,11 +8,10 @@ use resident::logging::chain;
 use serde::{Deserialize, Serialize};
 use vcn::{Instance, VNICS_COPY_FILE, Vnic};
 
-use crate::decide::host_routes::{API_SERVER_KEY, DNS_SERVICE_KEY};
+use crate::facts::node_facts::{API_SERVER_KEY, DNS_SERVICE_KEY, NodeFacts};
 use crate::settings::Settings;
 use crate::sources::cached_copy::CachedCopy;
 use crate::sources::host_links;
-use crate::sources::node_facts::NodeFacts;
 
 /// The instance and its VNICs, as they are cached.
 #[derive(Debug, Serialize, Deserialize)]

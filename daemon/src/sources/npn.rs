@@ -22,18 +22,15 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use vcn::{NPN_COPY_FILE, Ocid};
 
+use crate::facts::node_facts::KnownNpn;
 use crate::settings::Settings;
 use crate::sources::cached_copy::{CachedAnswer, CachedCopy};
 use crate::sources::instance_watch::{InstanceWatch, InstanceWatcher};
-use crate::sources::source::Source;
 
 pub(crate) use watch::OwnNpn;
 
 /// How long the first question waits for the first answer.
 pub(crate) const FIRST_ANSWER: Duration = Duration::from_millis(1500);
-
-/// What is known of this instance's NativePodNetwork; the inner `None` is the answer that there is none.
-pub(crate) type KnownNpn = Source<Option<NativePodNetwork>>;
 
 /// The source that the settings and the environment choose.
 #[derive(Debug)]

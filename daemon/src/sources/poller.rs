@@ -16,15 +16,14 @@ use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 use vcn::Ocid;
 
-use crate::decide::desired::npn_vnic;
 use crate::decide::requests::needs_attachments;
+use crate::facts::node_facts::{ExpectedItem, NodeFacts, npn_vnic};
 use crate::lifecycle::agent::Agent;
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::attachments::{AttachmentSource, Need};
 use crate::sources::host_links;
 use crate::sources::machine_copy;
-use crate::sources::node_facts::{ExpectedItem, NodeFacts, lacks_primary};
 use crate::sources::npn::{FIRST_ANSWER, NpnSource};
 use crate::sources::oke_cni;
 
@@ -192,7 +191,7 @@ fn complete(list: VnicList, facts: &NodeFacts) -> Result<VnicList, String> {
         Some(_) => Ok(list),
         None if listed.is_empty() => lacks("the primary one".into()),
         // Errors of the kernel are reported by the reconciler.
-        None => match lacks_primary(listed, &host_links::uplinks().unwrap_or_default()) {
+        None => match host_links::lacks_primary(listed, &host_links::uplinks().unwrap_or_default()) {
             Some(uplink) => lacks(format!("the one of this host's default route ({}): {}", uplink.mac, uplink.route)),
             None => Ok(list),
         },

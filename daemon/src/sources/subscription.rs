@@ -6,7 +6,7 @@ use std::io;
 use resident::logging::chain;
 use tokio::time::{Instant, sleep_until};
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 use crate::sources::backoff::RETRY;
 
 /// A source of events, open or lost.

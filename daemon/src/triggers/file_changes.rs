@@ -11,7 +11,7 @@ use installer::Snapshot;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use resident::readable::{Readable, drain};
 
-use crate::report::reconcile_report::ReconcileReport;
+use crate::facts::reconcile_report::ReconcileReport;
 use crate::settings::Settings;
 use crate::sources::npn;
 

@@ -11,7 +11,7 @@ use netlink::{Change, Event, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
 use vcn::{NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
-use crate::triggers::drift_hints::{DriftHints, PodLinks};
+use crate::reconcile::drift_hints::{DriftHints, PodLinks};
 
 /// The first bytes of a VCN's MACs.
 const VCN_MACS: [u8; 3] = [0x02, 0x00, 0x17];

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use super::schedule::Schedule;
 use super::wakeups::WakeReason;
+use crate::facts::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::lifecycle::agent::Agent;
 use crate::reconcile::Reconciler;
 use crate::reconcile::pods::SETTLED;
-use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::report::transitions;
 use crate::sources::backoff::chance;
 use crate::sources::poller::PUBLISHED;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::{Cause, ReconcileReport};
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::{Cause, ReconcileReport};
 use crate::sources::backoff::{DEBOUNCE, RETRY, jittered};
 
 /// Repairs this close to each other are a conflict with a program that reverts them.

@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::drift_hints::DriftHints;
 use super::file_changes::{FileChange, FileWatch};
 use super::kernel_events::{KernelChange, KernelWatch, NftWatch};
 use super::schedule::Schedule;
+use crate::facts::condition::Condition;
+use crate::facts::node_facts::NodeFacts;
+use crate::facts::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::lifecycle::agent::Agent;
-use crate::report::condition::Condition;
+use crate::reconcile::drift_hints::DriftHints;
 use crate::report::notices::Notes;
-use crate::report::reconcile_report::{Cause, CompletedReconcile, ReconcileReport};
 use crate::sources::backoff::chance;
-use crate::sources::node_facts::NodeFacts;
 use crate::sources::subscription::Subscription;
 
 /// Asks for a preview: the report of a reconcile that changed nothing.

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use oke_node_agent::Args;
+use oke_node_agent::facts::node_facts::NodeFacts;
+use oke_node_agent::facts::reconcile_report::{Cause, ReconcileReport};
 use oke_node_agent::reconcile::Reconciler;
+use oke_node_agent::reconcile::drift_hints::DriftHints;
 use oke_node_agent::report::metrics::Metrics;
-use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
 use oke_node_agent::settings::Settings;
-use oke_node_agent::sources::node_facts::NodeFacts;
 use oke_node_agent::sources::poller;
 use oke_node_agent::sources::poller::ClusterSources;
-use oke_node_agent::triggers::drift_hints::DriftHints;
 use sandbox::Container;
 use serde_json::Value;
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use oke_node_agent::report::condition::Reason;
-use oke_node_agent::report::reconcile_report::Cause;
+use oke_node_agent::facts::condition::Reason;
+use oke_node_agent::facts::reconcile_report::Cause;
 use serde_json::Value;
 use vcn::Family;
 

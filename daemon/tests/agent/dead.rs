@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use ipam::NetnsRecord;
-use oke_node_agent::report::condition::{Condition, Reason};
-use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
+use oke_node_agent::facts::condition::{Condition, Reason};
+use oke_node_agent::facts::reconcile_report::{Cause, ReconcileReport};
 use telemetry::{Delivery, Sink, VerbRecord};
 
 use crate::follow_up::dual_stack_node;

@@ -4,8 +4,8 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-use oke_node_agent::report::condition::Reason;
-use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport};
+use oke_node_agent::facts::condition::Reason;
+use oke_node_agent::facts::reconcile_report::{Cause, ReconcileReport};
 use serde_json::Value;
 use vcn::{Family, Mtu};
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use netlink::{LinkChange, NeighbourFilter, RouteFilter, Socket};
-use oke_node_agent::report::reconcile_report::Cause;
+use oke_node_agent::facts::reconcile_report::Cause;
 use sandbox::kept_waiting;
 use vcn::{Family, HOST_LINK_PREFIX, MacAddr, PODS_TABLE, RulePriorities};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::process::Command;
 
-use oke_node_agent::report::condition::Reason;
-use oke_node_agent::report::reconcile_report::{Cause, ReconcileReport, UnmanagedReason, VnicState};
+use oke_node_agent::facts::condition::Reason;
+use oke_node_agent::facts::reconcile_report::{Cause, ReconcileReport, UnmanagedReason, VnicState};
 use serde_json::{Value, json};
 use vcn::{ATTACHMENTS_COPY_FILE, Family, Mtu};
 

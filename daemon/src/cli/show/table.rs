@@ -7,9 +7,9 @@ use resident::page::{Page, age};
 use vcn::Purpose;
 
 use crate::decide::usage::Usage;
+use crate::facts::condition::Condition;
+use crate::facts::reconcile_report::{ReconcileReport, UnmanagedReason, VnicState};
 use crate::report::attachments::Attachment;
-use crate::report::condition::Condition;
-use crate::report::reconcile_report::{ReconcileReport, UnmanagedReason, VnicState};
 use crate::report::status::{AgentState, Status};
 
 pub(super) fn status(page: &mut Page, status: &Status) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::other_network::{self, OtherNetwork};
 use super::table::duration;
-use crate::report::condition::{Condition, Severity};
+use crate::facts::condition::{Condition, Severity};
 use crate::report::status::Status;
 
 /// Why new pods cannot start.
@@ -108,7 +108,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
-    use crate::report::condition::Reason;
+    use crate::facts::condition::Reason;
     use crate::report::status::{AgentState, Readiness};
 
     fn agent() -> AgentState {

@@ -7,7 +7,7 @@ use std::fmt;
 use netlink::{Route, RouteFilter, RouteKind, Socket};
 use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, RulePriorities};
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 /// A route of another program in the table of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]

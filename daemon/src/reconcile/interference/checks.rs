@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ipam::read_named;
 
 use super::Context;
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 /// systemd-networkd makes this file when it starts.
 const NETWORKD: &str = "run/systemd/netif/state";

@@ -10,8 +10,8 @@ use resident::logging::chain;
 use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL};
 
 use super::Context;
+use crate::facts::condition::{Condition, Reason};
 use crate::reconcile::host;
-use crate::report::condition::{Condition, Reason};
 use crate::sources::host_links::{self, Uplink};
 
 /// A check of the forward chains is put off for this many times the time of the last one: a node may have tens of thousands

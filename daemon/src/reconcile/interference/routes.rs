@@ -16,10 +16,10 @@ use resident::logging::chain;
 use vcn::{Family, Ocid, PROTOCOL, Priority, RulePriorities, TableId};
 
 use super::Context;
+use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::Cause;
 use crate::reconcile::StageReport;
 use crate::reconcile::pods::{SETTLED, link_of, network};
-use crate::report::condition::{Condition, Reason};
-use crate::report::reconcile_report::Cause;
 
 /// A check for an event is postponed by this many times the time of the last one: some programs change rules all the time.
 const CHECK_PAUSE: u32 = 20;

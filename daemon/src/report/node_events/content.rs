@@ -70,7 +70,7 @@ fn reference(node: &str) -> ObjectReference {
 mod tests {
     use super::super::plan::{ConditionKey, ReportedEvent};
     use super::*;
-    use crate::report::condition::{Condition, Reason};
+    use crate::facts::condition::{Condition, Reason};
 
     #[test]
     fn raised_event_has_state_effect_and_next_step() {

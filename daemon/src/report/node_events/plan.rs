@@ -9,7 +9,7 @@ use backoff::TokenBucket;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 #[cfg(test)]
 mod tests;

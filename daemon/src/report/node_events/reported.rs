@@ -70,7 +70,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::report::condition::Reason;
+    use crate::facts::condition::Reason;
 
     #[test]
     fn next_agent_of_the_node_reads_what_was_reported() {

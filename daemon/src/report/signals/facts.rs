@@ -9,9 +9,9 @@ use vcn::Purpose;
 
 use crate::args::HostNetworking;
 use crate::decide::usage::{PoolUsage, Usage};
+use crate::facts::condition::Reason;
+use crate::facts::reconcile_report::{ReconcileReport, VnicState};
 use crate::lifecycle::agent::Agent;
-use crate::report::condition::Reason;
-use crate::report::reconcile_report::{ReconcileReport, VnicState};
 
 /// What is known now.
 pub(super) fn gather(agent: &Agent, node_report: NodeReport) -> Facts {
@@ -84,7 +84,7 @@ fn links(report: &ReconcileReport, networking: HostNetworking) -> Vec<VnicLink> 
 }
 
 fn conditions(report: &ReconcileReport) -> Vec<ActiveCondition> {
-    let of = |condition: &crate::report::condition::Condition| {
+    let of = |condition: &crate::facts::condition::Condition| {
         Some(ActiveCondition { topic: topic(condition.reason)?, message: condition.message.clone() })
     };
     report.conditions.iter().filter_map(of).collect()

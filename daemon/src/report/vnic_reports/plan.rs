@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use vcn::Ocid;
 
 use crate::decide::requests::must_report_end;
-use crate::report::condition::Reason;
-use crate::report::reconcile_report::{ReconcileReport, VnicState};
+use crate::facts::condition::Reason;
+use crate::facts::reconcile_report::{ReconcileReport, VnicState};
 
 /// How old the last write must be before another number of pods is worth one, if it is neither the first nor the last pod.
 const COUNTED_EVERY: Duration = Duration::from_mins(1);

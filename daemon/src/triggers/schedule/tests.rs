@@ -1,7 +1,7 @@
 //! When a reconcile is due, and when a conflict is reported.
 
 use super::*;
-use crate::report::reconcile_report::Changed;
+use crate::facts::reconcile_report::Changed;
 
 fn report(cause: Cause, changes: Vec<Changed>) -> ReconcileReport {
     ReconcileReport {

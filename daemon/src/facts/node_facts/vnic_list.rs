@@ -10,7 +10,7 @@ use vcn::{Family, Instance, Ocid, SubnetAddressing, Vnic};
 
 use super::NodeFacts;
 use super::absences::{AbsenceGrace, Absences};
-use crate::decide::refused;
+use crate::facts::refused;
 
 /// What a list of VNICs lacks of what was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

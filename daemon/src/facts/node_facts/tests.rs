@@ -1,7 +1,7 @@
 //! What is kept of an incomplete list of VNICs, and for how long.
 
 use imds::{IncompleteVnic, VnicList};
-use vcn::{MacAddr, SubnetAddressing};
+use vcn::SubnetAddressing;
 
 use super::*;
 use crate::fixture::{self, vm_vnics};
@@ -264,27 +264,6 @@ fn signals_come_from_metadata_native_pod_network_and_daemonset() {
         signals.set.oke_daemonset = set;
         assert_eq!(facts.signals(&signals).set.oke_daemonset, expected);
     }
-}
-
-#[test]
-fn list_without_vnic_of_default_route_lacks_the_primary_vnic() {
-    let all = vm_vnics();
-    let [primary, pods] = [all[0].mac, all[1].mac];
-    let lacks = |listed: &[Vnic], routes: &[MacAddr], devices: &[MacAddr]| {
-        let uplink = |mac: &MacAddr| Uplink { family: Family::Ipv4, mac: *mac, route: format!("default dev {mac}") };
-        let uplinks = Uplinks { all: routes.iter().map(uplink).collect(), devices: devices.to_vec() };
-        lacks_primary(listed, &uplinks).map(|uplink| uplink.mac)
-    };
-    assert_eq!(lacks(&all, &[primary], &[primary, pods]), None);
-    assert_eq!(lacks(&all[1..], &[primary], &[primary, pods]), Some(primary));
-    // The default route uses a secondary VNIC: both are listed, and the list has the primary one first.
-    assert_eq!(lacks(&all, &[pods], &[primary, pods]), None);
-    // Ports with other MACs than the VNICs on them, or a device that is no VNIC's.
-    let port = fixture::mac(0x77);
-    assert_eq!(lacks(&all, &[port], &[port]), None);
-    assert_eq!(lacks(&all, &[port, primary], &[primary, pods, port]), None);
-    assert_eq!(lacks(&all, &[port], &[primary, pods, port]), Some(port));
-    assert_eq!(lacks(&[], &[primary], &[primary]), None);
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct DriftHints {
 /// The host ends of pods' links, by their indices: the event of an address does not name its link, and that of a link has only
 /// the new MTU, while the right one depends on how ADD was configured.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PodLinks(HashMap<u32, (IfName, Mtu)>);
+pub(crate) struct PodLinks(HashMap<u32, (IfName, Mtu)>);
 
 impl DriftHints {
     /// Whether there are none.
@@ -33,7 +33,7 @@ impl DriftHints {
     }
 
     /// Takes in an event; returns whether it is a new hint.
-    pub(super) fn note(&mut self, event: &Event, known: &mut PodLinks) -> bool {
+    pub(crate) fn note(&mut self, event: &Event, known: &mut PodLinks) -> bool {
         match event {
             Event::Rule(Change::Gone, rule)
                 if rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD =>
@@ -66,7 +66,7 @@ impl DriftHints {
 }
 
 impl PodLinks {
-    pub(super) fn among(links: &[Link]) -> Self {
+    pub(crate) fn among(links: &[Link]) -> Self {
         let mut known = Self::default();
         for link in links.iter().filter(|link| is_pods(link)) {
             known.note(link);
@@ -74,7 +74,7 @@ impl PodLinks {
         known
     }
 
-    pub(super) fn has(&self, index: u32) -> bool {
+    pub(crate) fn has(&self, index: u32) -> bool {
         self.0.contains_key(&index)
     }
 

@@ -60,7 +60,7 @@ impl<T> Source<T> {
     }
 
     /// Whether no attempt has ended yet.
-    pub const fn is_unasked(&self) -> bool {
+    pub const fn is_pending(&self) -> bool {
         self.value.is_none() && self.error.is_none()
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use vcn::{IfName, MacAddr, MachineKind, Ocid, Purpose, TableId, words};
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 
 /// The result of one reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -68,9 +68,9 @@ pub(super) fn without(block: IpNetwork, address: IpAddr) -> Vec<IpNetwork> {
     if !block.contains(address) {
         return vec![block];
     }
-    let most = Family::of(address).host_prefix();
+    let host_prefix = Family::of(address).host_prefix();
     let part = |prefix: u8| {
-        let bit = 1u128.checked_shl(u32::from(most.saturating_sub(prefix))).unwrap_or(0);
+        let bit = 1u128.checked_shl(u32::from(host_prefix.saturating_sub(prefix))).unwrap_or(0);
         let other = bits(address) ^ bit;
         let other = match address {
             IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from(u32::try_from(other).ok()?)),
@@ -79,7 +79,7 @@ pub(super) fn without(block: IpNetwork, address: IpAddr) -> Vec<IpNetwork> {
         let part = IpNetwork::new(other, prefix).ok()?;
         IpNetwork::new(part.network(), prefix).ok()
     };
-    (block.prefix().saturating_add(1)..=most).filter_map(part).collect()
+    (block.prefix().saturating_add(1)..=host_prefix).filter_map(part).collect()
 }
 
 fn bits(address: IpAddr) -> u128 {

@@ -9,20 +9,27 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use api::NativePodNetwork;
 use api::npn::{NpnState, NpnVnic};
+use api::{NativePodNetwork, VnicAttachment};
 use imds::{IncompleteVnic, UnusableVnic};
 use installer::{METADATA_KEY, Presence, Signals};
 use vcn::{Family, Instance, Ocid, Vnic};
 
-use crate::decide::refused::{self, RefusedAddress};
-use crate::sources::attachments::KnownAttachments;
-use crate::sources::host_links::{Uplink, Uplinks};
-use crate::sources::npn::KnownNpn;
-use crate::sources::source::Source;
+use crate::facts::refused::{self, RefusedAddress};
+use crate::facts::source::Source;
 
 use absences::Absences;
 pub use vnic_list::ExpectedItem;
+
+/// Metadata of OKE's instances: the address of the API server, and that of the cluster's DNS Service.
+pub(crate) const API_SERVER_KEY: &str = "apiserver_host";
+pub(crate) const DNS_SERVICE_KEY: &str = "kubedns_svc_ip";
+
+/// What is known of this instance's NativePodNetwork; the inner `None` is the answer that there is none.
+pub(crate) type KnownNpn = Source<Option<NativePodNetwork>>;
+
+/// What is known of this instance's VnicAttachments.
+pub(crate) type KnownAttachments = Source<Vec<VnicAttachment>>;
 
 /// Everything known from outside the node.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +40,7 @@ pub struct NodeFacts {
     pub vnics: Source<Vec<Vnic>>,
     /// Its NativePodNetwork.
     pub npn: KnownNpn,
-    /// Its VnicAttachments; unasked while no VNIC needs them.
+    /// Its VnicAttachments; empty while no VNIC needs them.
     pub attachments: KnownAttachments,
     /// The DaemonSet of OKE's own CNI.
     pub oke_daemonset: Presence,
@@ -59,13 +66,9 @@ pub struct NodeFacts {
     primary: Option<Ocid>,
 }
 
-/// The default route that shows that a list of VNICs lacks the primary one, as far as the host can tell: it uses a link of no
-/// VNIC in the list, although the first of them is here, and no default route uses that one. On a machine whose links have
-/// other MACs than its VNICs (bifurcated ports) the host cannot tell.
-pub(crate) fn lacks_primary<'a>(listed: &[Vnic], uplinks: &'a Uplinks) -> Option<&'a Uplink> {
-    let first = listed.first().filter(|first| uplinks.devices.contains(&first.mac))?;
-    let preferred = uplinks.all.first().filter(|uplink| !listed.iter().any(|vnic| vnic.mac == uplink.mac))?;
-    (!uplinks.all.iter().any(|uplink| uplink.mac == first.mac)).then_some(preferred)
+/// What the NativePodNetwork says about a VNIC.
+pub(crate) fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
+    npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
 }
 
 impl NodeFacts {

@@ -16,12 +16,12 @@ use api::npn::NpnVnic;
 use ipnetwork::IpNetwork;
 use vcn::{Family, Ocid, Vnic};
 
-use crate::report::condition::{Condition, Reason};
+use crate::facts::condition::{Condition, Reason};
 use blocks::is_single;
 use subnet::SubnetFacts;
 
 /// How many of a VNIC's refused addresses its condition names.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// An address or block that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,8 +134,8 @@ pub(crate) fn conditions(refused: &[RefusedAddress]) -> Vec<Condition> {
         by_vnic.entry(&one.vnic).or_default().push(one);
     }
     let condition = |(vnic, all): (&Ocid, Vec<&RefusedAddress>)| {
-        let named: Vec<String> = all.iter().take(NAMED).map(ToString::to_string).collect();
-        let more = match all.len().saturating_sub(NAMED) {
+        let named: Vec<String> = all.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+        let more = match all.len().saturating_sub(MAX_NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
