@@ -3,13 +3,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::collector::Gap;
 use crate::facts::Facts;
+use crate::open::{FinalLink, open};
 use crate::system::System;
 
 /// More than any file that collectors read: /proc/net/softnet_stat of 512 CPUs takes 90 KiB.
@@ -177,7 +177,7 @@ fn read(path: &Path) -> io::Result<String> {
 
 /// The bytes of a regular file, as those below /proc and /sys are; a pipe would wait for a writer.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let file = open(path, FinalLink::Follow)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }

@@ -23,6 +23,7 @@ pub mod hardware;
 pub mod host;
 mod judge;
 pub mod kernel_log;
+mod open;
 pub mod reason;
 pub mod repair;
 pub mod report;

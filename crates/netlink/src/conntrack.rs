@@ -10,6 +10,7 @@ use netlink_packet_core::{DefaultNla, Emitable};
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterProtoFamily};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
+use vcn::ConntrackCounts;
 
 use crate::error::{Cause, Result};
 use crate::wire::attributes;
@@ -57,17 +58,6 @@ pub struct DeletedConnections {
     pub connections: usize,
     /// Whether there can be no more: none was left for want of time.
     pub all: bool,
-}
-
-/// What connection tracking counted since boot in a network namespace, on all CPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConntrackCounts {
-    /// Packets that were dropped: the table was full, or they lost a race.
-    pub drop: u64,
-    /// Connections that were forgotten to make room.
-    pub early_drop: u64,
-    /// Connections that lost a race for the same flow or the same NAT port.
-    pub insert_failed: u64,
 }
 
 /// A request: netfilter's header and attributes.
@@ -175,28 +165,27 @@ pub fn counts() -> Result<ConntrackCounts> {
     let read = || {
         let mut socket = Transport::open(NETLINK_NETFILTER)?;
         socket.begin_list(request, &Message { header, attributes: Vec::new() })?;
-        while socket.next_piece(|payload| counts.add_cpu(payload))? {}
+        while socket.next_piece(|payload| add_cpu(&mut counts, payload))? {}
         Ok(())
     };
     read().map_err(|cause: Cause| cause.during("read", SUBJECT))?;
     Ok(counts)
 }
 
-impl ConntrackCounts {
-    fn add_cpu(&mut self, payload: &[u8]) -> Result<(), Cause> {
-        for attribute in attributes::after(payload, HEADER_LEN) {
-            let (kind, value) = attribute?;
-            let count = match kind {
-                CTA_STATS_INSERT_FAILED => &mut self.insert_failed,
-                CTA_STATS_DROP => &mut self.drop,
-                CTA_STATS_EARLY_DROP => &mut self.early_drop,
-                _ => continue,
-            };
-            let number = value.try_into().map(u32::from_be_bytes).unwrap_or_default();
-            *count = count.saturating_add(number.into());
-        }
-        Ok(())
+/// Adds what one CPU counted.
+fn add_cpu(counts: &mut ConntrackCounts, payload: &[u8]) -> Result<(), Cause> {
+    for attribute in attributes::after(payload, HEADER_LEN) {
+        let (kind, value) = attribute?;
+        let count = match kind {
+            CTA_STATS_INSERT_FAILED => &mut counts.insert_failed,
+            CTA_STATS_DROP => &mut counts.drop,
+            CTA_STATS_EARLY_DROP => &mut counts.early_drop,
+            _ => continue,
+        };
+        let number = value.try_into().map(u32::from_be_bytes).unwrap_or_default();
+        *count = count.saturating_add(number.into());
     }
+    Ok(())
 }
 
 fn names(addresses: &HashSet<IpAddr>) -> String {

@@ -3,6 +3,7 @@
 use netlink_packet_core::{DefaultNla, Emitable};
 use netlink_sys::protocols::NETLINK_GENERIC;
 use nix::errno::Errno;
+use vcn::HealthReporter;
 
 use crate::error::{Cause, Result};
 use crate::wire::attributes;
@@ -25,21 +26,6 @@ const DEVLINK_ATTR_HEALTH_REPORTER_ERR_COUNT: u16 = 117;
 const HEALTHY: u8 = 0;
 
 const HEADER_LEN: usize = 4;
-
-/// What a driver watches of a device, such as the firmware of a network adapter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HealthReporter {
-    /// The device's bus, such as `pci`.
-    pub bus: String,
-    /// Its name there, such as `0000:0c:00.0`.
-    pub device: String,
-    /// What is watched, such as `fw_fatal`.
-    pub name: String,
-    /// Whether there is an error that the driver has not recovered from.
-    pub is_failed: bool,
-    /// Errors since the driver was loaded.
-    pub errors: u64,
-}
 
 /// A request of generic netlink: command, version, attributes.
 struct Message {

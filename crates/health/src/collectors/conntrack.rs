@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use netlink::conntrack::ConntrackCounts;
+use vcn::ConntrackCounts;
 
 use super::MINUTE;
 use super::kernel_table::sum_hex;

@@ -15,9 +15,8 @@ use health::engine::{Engine, Now, RulesFiles};
 use health::facts::{Facts, NetworkFacts, PoolFacts, VnicLink};
 use health::system::{Answer, Clock, Space, System};
 use health::{Host, Report, Verdict};
-use netlink::conntrack::ConntrackCounts;
-use netlink::devlink::HealthReporter;
 use serde_json::Value;
+use vcn::{ConntrackCounts, HealthReporter};
 
 /// All collectors are due again after this.
 pub(crate) const ROUND: Duration = Duration::from_secs(330);

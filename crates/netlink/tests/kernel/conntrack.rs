@@ -5,9 +5,9 @@ mod tracked;
 use std::collections::HashSet;
 use std::net::{IpAddr, UdpSocket};
 
-use netlink::conntrack::{ConntrackCounts, DeletedConnections, Socket, counts};
+use netlink::conntrack::{DeletedConnections, Socket, counts};
 use tracked::{deliver, flood, fresh, ip, talk};
-use vcn::IfName;
+use vcn::{ConntrackCounts, IfName};
 
 #[test]
 fn counts_are_those_of_proc() {

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::{Event, Events, MAX_EVENTS};
+use crate::open::{FinalLink, open};
 
 /// Events of accelerators, below the agent's folder in /run.
 pub const EVENTS_FILE: &str = "accelerator-events.json";
@@ -20,8 +20,7 @@ impl Events {
     /// The events of this boot; none if the file is of another boot, damaged or missing.
     pub fn load(path: &Path, boot_id: &str) -> Self {
         let read = || -> io::Result<Self> {
-            let file =
-                fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+            let file = open(path, FinalLink::Refuse)?;
             let mut text = String::new();
             file.take(MAX_BYTES).read_to_string(&mut text)?;
             Ok(serde_json::from_str(&text)?)
