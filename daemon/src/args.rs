@@ -1,6 +1,8 @@
 //! The command line as typed, and the list of all settings: each option with a variable is also a key of the environment and
 //! of the configuration file (see [`resident::config`]).
 
+pub(crate) mod dcgm_metrics;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use resident::config::keys::Keys;
 use resident::logging::chain;
 use vcn::IfName;
 
-use crate::settings::dcgm_metrics::DcgmMetrics;
+use dcgm_metrics::DcgmMetrics;
 
 /// Runs on each node: configures secondary VNICs, publishes pod addresses, installs the CNI plugin and reports. Pods start
 /// and stop while it is down.

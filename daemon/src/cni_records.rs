@@ -1,10 +1,8 @@
 //! The records of plugin runs: counted, logged, and followed by the work that a pod need not wait for. Plugins do not wait for the
 //! agent: while it is down or its socket full, they write records to a file, which the agent reads later.
 
-mod deleted;
 pub(crate) mod follow_up;
 mod line;
-mod recent;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,9 +16,7 @@ use telemetry::{ListenError, Listener, VerbRecord};
 use tokio::time::sleep_until;
 
 use crate::lifecycle::agent::Agent;
-pub(crate) use deleted::DeletedAttachments;
 use line::RunLog;
-pub(crate) use recent::RecentRuns;
 
 /// When the file is read after a record: others may have gone there because the socket's queue was full (10 by default in the
 /// kernel). Without records it is not read.

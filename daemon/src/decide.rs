@@ -7,6 +7,7 @@ pub(crate) mod host_address;
 pub(crate) mod host_routes;
 pub(crate) mod new_vnics;
 pub(crate) mod offers;
+pub(crate) mod pods;
 pub(crate) mod pools;
 pub(crate) mod requests;
 pub(crate) mod slots;

@@ -27,9 +27,10 @@ pub mod facts;
 #[cfg(test)]
 mod fixture;
 mod lifecycle;
+pub mod metrics;
 pub mod probes;
 pub mod reconcile;
-pub mod report;
+mod report;
 mod run;
 pub mod settings;
 pub mod sources;

@@ -41,10 +41,10 @@ use cni::AttachmentKey;
 use crate::decide::devices::Devices;
 use crate::decide::new_vnics::NewVnics;
 use crate::facts::node_facts::NodeFacts;
+use crate::facts::reconcile_report::unix_millis;
 use crate::facts::reconcile_report::{Cause, ReconcileReport};
 use crate::lifecycle::directories::Directories;
 use crate::reconcile::drift_hints::DriftHints;
-use crate::report::signals::unix_millis;
 use crate::settings::Settings;
 
 use missing_links::Moment;

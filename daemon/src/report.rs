@@ -3,7 +3,6 @@
 pub(crate) mod attachments;
 #[cfg(test)]
 mod documents;
-pub mod metrics;
 pub(crate) mod node_events;
 pub(crate) mod notices;
 pub(crate) mod port;

@@ -100,6 +100,5 @@ impl ProgramSettings for Settings {
     }
 }
 
-pub(crate) mod dcgm_metrics;
 #[cfg(test)]
 mod precedence;

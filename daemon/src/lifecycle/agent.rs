@@ -6,12 +6,13 @@ use std::time::Instant;
 use ipam::BootId;
 use tokio::sync::{Notify, watch};
 
-use crate::cni_records::follow_up::FollowUps;
-use crate::cni_records::{DeletedAttachments, RecentRuns};
+use crate::facts::deleted_attachments::DeletedAttachments;
+use crate::facts::follow_ups::FollowUps;
 use crate::facts::node_facts::NodeFacts;
+use crate::facts::recent_runs::RecentRuns;
+use crate::facts::reconcile_report::unix_millis;
 use crate::facts::reconcile_report::{CompletedReconcile, ReconcileReport};
-use crate::report::metrics::Metrics;
-use crate::report::signals::unix_millis;
+use crate::metrics::Metrics;
 use crate::settings::Settings;
 
 #[derive(Debug)]

@@ -13,16 +13,14 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use attachment::{Access, Ended, Report};
-use datapath::pod::LinkEnds;
 use datapath::{Snapshot, pod};
 use ipam::{Allocation, BootTime};
-use netlink::Link;
 use resident::logging::chain;
-use vcn::LinkKindName;
 
 use super::context::Context;
 use super::remains::unknown;
 use super::{StageReport, host};
+use crate::decide::pods::is_dead;
 use crate::facts::condition::{Condition, Reason};
 use crate::facts::reconcile_report::Changed;
 
@@ -145,19 +143,6 @@ pub(super) fn end(
     Ok(ended)
 }
 
-/// Whether the pod of an attachment has ended. Any of three identifies the host end of its link: another program may rename a
-/// link or remove its alias.
-pub(crate) fn is_dead(allocation: &Allocation, links: &[Link], nics: &LinkKindName) -> bool {
-    let ends = LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone());
-    let has_alias = |link: &Link, alias: &str| link.alias.as_deref() == Some(alias);
-    let Some(own) = &allocation.exclusive else {
-        return !links.iter().any(|link| {
-            has_alias(link, &ends.alias) || link.name == allocation.host_link || link.mac == Some(ends.host_mac)
-        });
-    };
-    own.vlan.is_none() && Link::returned(links, own, nics).is_some()
-}
-
 fn freed(allocation: &Allocation) -> Changed {
     let addresses: Vec<String> = allocation.addresses.iter().map(|assigned| assigned.address.to_string()).collect();
     let text = format!(
@@ -168,38 +153,4 @@ fn freed(allocation: &Allocation) -> Changed {
         allocation.host_link
     );
     Changed::new("attachment", text)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::fixture::link;
-
-    #[test]
-    fn exclusive_attachment_is_dead_when_its_link_is_back() {
-        let nic = link("net1", 0x0c);
-        let allocation = |vlan: Option<u16>| -> Allocation {
-            serde_json::from_value(json!({
-                "key": {"network": "vnic-attach", "containerId": "a", "ifname": "net1"},
-                "addresses": [], "since": 1, "hostLink": "vcn000000000000",
-                "exclusive": {"link": "ens6", "mac": nic.mac.unwrap(), "vlan": vlan},
-            }))
-            .unwrap()
-        };
-        let is_dead = |links: &[Link], vlan| is_dead(&allocation(vlan), links, &LinkKindName::HARDWARE);
-        assert!(!is_dead(&[link("ens3", 0x0a)], None), "a pod has it");
-        assert!(is_dead(std::slice::from_ref(&nic), None) && is_dead(&[link("ens6", 0x0c)], None));
-        let fake = Link { kind: Some("veth".into()), ..nic.clone() };
-        assert!(!is_dead(&[fake], None), "another link with its name and MAC");
-        let renamed = Link { permanent_mac: nic.mac, ..link("dev7", 0x66) };
-        assert!(is_dead(&[renamed], None), "with another name and MAC");
-        assert!(!is_dead(std::slice::from_ref(&nic), Some(7)), "a VLAN link ends with its pod");
-        let mut known = allocation(None);
-        known.exclusive.as_mut().unwrap().identity = Some(vcn::LinkIdentity { index: 4, permanent_mac: nic.mac });
-        let is_known_dead = |links: &[Link]| super::is_dead(&known, links, &LinkKindName::HARDWARE);
-        assert!(!is_known_dead(std::slice::from_ref(&nic)), "a link without a permanent address that a pod put there");
-        assert!(is_known_dead(&[Link { permanent_mac: nic.mac, ..nic.clone() }]));
-    }
 }

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::facts::condition::{Condition, Reason};
+use crate::facts::reconcile_report::unix_millis;
 use crate::report::notices::Notices;
-use crate::report::signals::unix_millis;
 
 /// The controller asks every few minutes. Without it, nothing is raised.
 const PERMISSION: Duration = Duration::from_mins(10);

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use cni::AttachmentKey;
 use datapath::host::HostVnic;
-use datapath::pod::PodNetwork;
 use datapath::{Places, Snapshot, Step, pods};
 use ipam::{Allocation, Allocations, Store};
 use netlink::Socket;
@@ -23,6 +22,7 @@ use vcn::{IfName, Ocid};
 use super::context::Context;
 use super::gone_links::{GoneLinks, Moment};
 use super::{StageReport, host_network};
+use crate::decide::pods::network;
 use crate::facts::condition::{Condition, Reason};
 use crate::facts::reconcile_report::{Cause, Changed};
 use crate::reconcile::drift_hints::DriftHints;
@@ -178,12 +178,6 @@ fn concerns(hints: &DriftHints, held: &Allocations) -> bool {
         hints.links.contains(&allocation.host_link)
             || allocation.addresses.iter().any(|assigned| hints.addresses.contains(&assigned.address))
     })
-}
-
-/// The desired network of an allocation on the host's side. A VNIC's link may have been renamed since ADD: `link_of` has its
-/// present name.
-pub(crate) fn network(allocation: &Allocation, link_of: impl Fn(&Ocid) -> Option<IfName>) -> PodNetwork {
-    attachment::network_on(allocation, attachment::mtu(allocation, None, None), link_of)
 }
 
 /// The link that carries a VNIC now.

@@ -10,8 +10,7 @@ use netlink::Link;
 use serde::{Deserialize, Serialize};
 use vcn::{Family, IfName, Ocid, words};
 
-use crate::reconcile::dead::is_dead;
-use crate::reconcile::pods::network;
+use crate::decide::pods::{is_dead, network};
 
 /// One pod's interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use resident::config::explain;
 use resident::metrics::markdown;
 
 use crate::args::keys;
-use crate::report::metrics::Metrics;
+use crate::metrics::Metrics;
 use crate::settings::Settings;
 
 fn holds(document: &str, part: &str, table: &str) {

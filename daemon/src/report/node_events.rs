@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::facts::reconcile_report::CompletedReconcile;
+use crate::facts::reconcile_report::unix_millis;
 use crate::lifecycle::agent::Agent;
-use crate::report::signals::unix_millis;
 use crate::settings::{Permission, Settings};
 use crate::sources::backoff::chance;
 use plan::{ConditionKey, Plan, ReportedEvent, Transition};

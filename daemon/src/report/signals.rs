@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use health::collectors::KINDS;
 use health::engine::{DEADLINE, Now, RUN_THREAD, RulesFiles};
@@ -18,6 +18,7 @@ use health::{Engine, Host, Report, Verdict};
 use resident::args::Toggle;
 use tokio::sync::watch;
 
+use crate::facts::reconcile_report::unix_millis;
 use crate::lifecycle::agent::Agent;
 use crate::settings::Settings;
 use crate::sources::backoff::chance;
@@ -82,11 +83,6 @@ fn has_run() -> bool {
 /// A result that says `repair` is one only where repairs are on: neither the agent nor the controller then acts on it.
 fn permitted(report: Report, settings: &Settings) -> Report {
     if settings.repairs == Toggle::On { report } else { report.without_repairs() }
-}
-
-pub(crate) fn unix_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A line when a problem begins, and one when it ends.

@@ -10,11 +10,10 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::decide::usage::Usage;
+use crate::facts::reconcile_report::{ReconcileReport, unix_millis};
 use crate::lifecycle::agent::Agent;
 use crate::report::attachments;
-use crate::report::signals;
 use crate::report::status::{AgentState, Readiness, Status};
-use crate::triggers::reconcile_loop::PreviewRequest;
 
 /// Time without a completed reconcile after which /healthz asks for a restart. Reconciles take seconds and run at least every
 /// resync interval; a loop this late hangs in the kernel or in a file system.
@@ -22,6 +21,9 @@ const STUCK: Duration = Duration::from_secs(300);
 
 /// Time limit of a preview, including the reconcile in progress before it.
 const PREVIEW: Duration = Duration::from_secs(20);
+
+/// Asks for a preview: the report of a reconcile that changed nothing.
+pub(crate) type PreviewRequest = oneshot::Sender<ReconcileReport>;
 
 /// What the answers are made from.
 #[derive(Clone, Debug)]
@@ -76,7 +78,7 @@ impl StatusServer {
 
     pub(crate) fn signals(&self) -> health::Report {
         let report = self.signals.borrow().clone();
-        report.at(signals::unix_millis())
+        report.at(unix_millis())
     }
 
     pub(crate) fn current_status(&self) -> Status {

@@ -19,7 +19,7 @@ use vcn::Ocid;
 use crate::decide::requests::needs_attachments;
 use crate::facts::node_facts::{ExpectedItem, NodeFacts, npn_vnic};
 use crate::lifecycle::agent::Agent;
-use crate::report::metrics::Metrics;
+use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::attachments::{AttachmentSource, Need};
 use crate::sources::host_links;

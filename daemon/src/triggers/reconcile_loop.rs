@@ -16,7 +16,7 @@ use crate::report::transitions;
 use crate::sources::backoff::chance;
 use crate::sources::poller::PUBLISHED;
 
-pub(crate) use super::wakeups::{PreviewRequest, Wakeups};
+pub(crate) use super::wakeups::Wakeups;
 
 #[derive(Debug)]
 pub(crate) struct ReconcileLoop {

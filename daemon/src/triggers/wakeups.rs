@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::file_changes::{FileChange, FileWatch};
@@ -16,11 +16,9 @@ use crate::facts::reconcile_report::{Cause, CompletedReconcile, ReconcileReport}
 use crate::lifecycle::agent::Agent;
 use crate::reconcile::drift_hints::DriftHints;
 use crate::report::notices::Notes;
+use crate::report::status_server::PreviewRequest;
 use crate::sources::backoff::chance;
 use crate::sources::subscription::Subscription;
-
-/// Asks for a preview: the report of a reconcile that changed nothing.
-pub(crate) type PreviewRequest = oneshot::Sender<ReconcileReport>;
 
 /// What wakes the loop.
 #[derive(Debug)]

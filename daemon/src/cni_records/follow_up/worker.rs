@@ -10,7 +10,7 @@ use netlink::{Announcer, conntrack};
 use resident::logging::chain;
 use vcn::Family;
 
-use super::DueWork;
+use crate::facts::follow_ups::DueWork;
 use crate::lifecycle::agent::Agent;
 
 /// The work, as a word for logs and metrics.

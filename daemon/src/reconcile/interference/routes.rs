@@ -16,10 +16,11 @@ use resident::logging::chain;
 use vcn::{Family, Ocid, PROTOCOL, Priority, RulePriorities, TableId};
 
 use super::Context;
+use crate::decide::pods::network;
 use crate::facts::condition::{Condition, Reason};
 use crate::facts::reconcile_report::Cause;
 use crate::reconcile::StageReport;
-use crate::reconcile::pods::{SETTLED, link_of, network};
+use crate::reconcile::pods::{SETTLED, link_of};
 
 /// A check for an event is postponed by this many times the time of the last one: some programs change rules all the time.
 const CHECK_PAUSE: u32 = 20;

@@ -13,7 +13,7 @@ const LIMIT: usize = 4096;
 pub struct DeletedAttachments(Mutex<HashSet<AttachmentKey>>);
 
 impl DeletedAttachments {
-    pub(super) fn note(&self, record: &VerbRecord) {
+    pub(crate) fn note(&self, record: &VerbRecord) {
         let VerbRecord { network, container_id, ifname, .. } = record;
         if record.verb != "DEL" || record.code != 0 {
             return;
