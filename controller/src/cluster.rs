@@ -2,5 +2,6 @@
 
 pub(crate) mod client;
 pub mod events;
+pub mod node_condition;
 pub(crate) mod request;
 pub mod store;

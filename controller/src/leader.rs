@@ -25,18 +25,18 @@ use crate::cluster::client::{self, READING};
 use crate::cluster::events::Events;
 use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::fleet;
-use crate::fleet::census::FleetCensus;
 use crate::fleet::host_events::HostEvents;
 use crate::fleet::plugin_states::PluginStates;
 use crate::fleet::run::FleetMember;
 use crate::fleet::shared::SharedRoster;
 use crate::leader::hand_over::HandOver;
+use crate::leader_context::LeaderContext;
 use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::network_test::{AT_ONCE, NetworkTests};
 use crate::profile::node_pools::NodePoolReader;
-use crate::profile::run::{GRACE, Profiles, ROUND};
-use crate::report::metrics::{Metrics, Snapshot};
+use crate::profile::profiles::{GRACE, Profiles, ROUND};
+use crate::report::metrics::{FleetCensus, Snapshot};
 use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
 use crate::work::{self, Work};
@@ -58,15 +58,6 @@ pub(crate) struct Leader {
     pub member: FleetMember,
 }
 
-/// What the leader's tasks share.
-pub(crate) struct Shared {
-    /// The API server, through a client that retries.
-    pub(crate) client: Client,
-    pub(crate) store: Arc<Store>,
-    pub(crate) metrics: Arc<Metrics>,
-    events: Events,
-}
-
 /// Works until the Lease is lost, or returns when another replica should lead.
 ///
 /// # Errors
@@ -79,20 +70,20 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
-    let shared = Shared { client: patient.clone(), store: store.clone(), metrics: metrics.clone(), events };
+    let leader = LeaderContext { client: patient.clone(), store: store.clone(), metrics: metrics.clone(), events };
     let (budget, oci_host) = (cloud.budget().clone(), cloud.endpoint().host());
-    let (profile_tasks, node_pools) = shared.profiles(&cloud);
+    let (profile_tasks, node_pools) = leader.profiles(&cloud);
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
-    let context = shared.worker_context(mark, settings.pace, budget.clone());
+    let context = leader.worker_context(mark, settings.pace, budget.clone());
     let roster = Arc::new(SharedRoster::new(settings.poll_limits()));
-    let plugin_states = shared.plugin_states(&cloud, &roster, &settings);
-    let host_events = shared.host_events(&cloud, &roster, &settings);
+    let plugin_states = leader.plugin_states(&cloud, &roster, &settings);
+    let host_events = leader.host_events(&cloud, &roster, &settings);
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let channel = ChannelClient::new(member.identity.clone());
     let pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
     let probe_pods = pods.clone();
     let agents = ChannelAgents { client: channel, roster: roster.clone(), began: Instant::now(), pods };
-    let network_tests = shared.network_tests(agents, &settings, oci_host);
+    let network_tests = leader.network_tests(agents, &settings, oci_host);
     measure(&status_server, &work, &store, budget, roster.clone());
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
@@ -130,12 +121,12 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
         () = follow_profiles(patient, store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
         // It retries by itself, and counts each attempt.
         () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
-        () = fleet::run::run(member, shared, roster, all_nodes) => bail!("the tasks of the fleet ended"),
+        () = fleet::run::run(member, leader, roster, all_nodes) => bail!("the tasks of the fleet ended"),
         ended = working => ended,
     }
 }
 
-impl Shared {
+impl LeaderContext {
     fn profiles(&self, cloud: &Oci) -> (Profiles, NodePoolReader) {
         let (cloud, store, nominated) = ((**cloud).clone(), self.store.clone(), watch::Sender::default());
         let reader = NodePoolReader { cloud, store, nominated: nominated.subscribe(), chance };

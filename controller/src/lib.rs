@@ -18,6 +18,7 @@ mod cloud;
 pub mod cluster;
 pub mod fleet;
 mod leader;
+mod leader_context;
 mod malloc;
 mod network_test;
 mod plan_command;

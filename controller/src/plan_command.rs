@@ -26,7 +26,7 @@ use crate::profile::node_pools::ask;
 use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects};
 use crate::profile::plan::step::Step;
 use crate::profile::plan::{Plan, plan};
-use crate::profile::run::GRACE;
+use crate::profile::profiles::GRACE;
 use crate::profile::select::observed::Observed;
 use crate::profile::select::selection::{Selections, select};
 use crate::report::metrics::Metrics;

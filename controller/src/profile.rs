@@ -14,9 +14,10 @@ pub mod apply;
 mod decide;
 pub(crate) mod node_pools;
 pub mod plan;
+pub(crate) mod profiles;
 pub(crate) mod report;
 pub(crate) mod retry_states;
-pub mod run;
+pub(crate) mod run;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod select;

@@ -7,7 +7,7 @@ use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 
 use crate::args::Options;
-use crate::fleet::roster::PollLimits;
+use crate::fleet::poll::PollLimits;
 
 /// All settings: the options, each valid by itself, and what follows from several.
 #[derive(Clone, Debug)]

@@ -3,27 +3,17 @@
 use std::time::Duration;
 
 use channel::{Client, Peer, Reply, Request, SendError};
-use health::Summary;
 use health::summary::SUMMARY_MAX;
 use health::summary::poll::{PollQuery, RULES_PATH};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::fleet::roster::Poll;
+use crate::fleet::poll::{Answer, Poll};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest kept `ETag`.
 const ETAG_MAX: usize = 128;
-
-/// What an agent answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// No state changed since the last answer.
-    Unchanged,
-    /// A summary, with its version.
-    Changed(Box<Summary>, Option<String>),
-}
 
 /// Why an agent gave no answer that can be used.
 #[derive(Debug, Error)]

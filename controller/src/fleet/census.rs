@@ -1,38 +1,20 @@
 //! The fleet in numbers, for metrics.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use std::time::Duration;
 
-use health::fleet::NodeState;
 use health::hardware::device;
 use health::report::Verdict;
-use health::rules::Severity;
 use health::summary::Check;
 use tokio::time::Instant;
 
 use crate::fleet::roster::Roster;
+use crate::report::metrics::FleetCensus;
 
 /// A check that is no known signal. Agents' conditions are among them, and whatever else an agent may send.
 const OTHER: &str = "other";
 
 /// The known reasons of devices.
 static REASONS: LazyLock<Vec<String>> = LazyLock::new(|| device::reasons().map(|(reason, _)| reason).collect());
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FleetCensus {
-    pub nodes: BTreeMap<NodeState, usize>,
-    /// Nodes with a problem, by signal.
-    pub problems: BTreeMap<(&'static str, Severity), usize>,
-    /// Devices with a problem, by reason.
-    pub devices: BTreeMap<&'static str, usize>,
-    /// The age of the oldest summary.
-    pub oldest: Duration,
-    /// The duration of the last sweep.
-    pub sweep: Duration,
-    /// Nodes that do not have the controller's rules.
-    pub other_rules: usize,
-}
 
 impl FleetCensus {
     pub(crate) fn of(roster: &Roster, now: Instant) -> Self {
@@ -64,32 +46,24 @@ impl FleetCensus {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
+    use health::Summary;
     use health::hardware::device::FaultyDevice;
-    use health::{Area, Summary};
+    use health::rules::Severity;
 
     use super::*;
-    use crate::fleet::answer::Answer;
-    use crate::fleet::roster::{PollLimits, TrackedNode};
+    use crate::fleet::findings::problem;
+    use crate::fleet::poll::{Answer, PollLimits};
+    use crate::fleet::roster::TrackedNode;
 
     #[test]
     fn names_that_an_agent_invents_are_counted_as_one() {
         let (node, now) = (Arc::from("a"), Instant::now());
         let mut roster = Roster::new(PollLimits::DEFAULT, now);
         roster.track(std::iter::once(TrackedNode { name: "a", ..TrackedNode::default() }), now);
-        let check = |name: &str| Check {
-            name: name.to_owned(),
-            subject: None,
-            area: Area::Host,
-            verdict: Verdict::Problem,
-            severity: Severity::Warning,
-            action: health::rules::Action::Report,
-            message: String::new(),
-            since_unix_millis: 1,
-            not_measured: None,
-            devices: Vec::new(),
-        };
+        let check = |name: &str| problem(name, Severity::Warning);
         let device = |reason: &str| FaultyDevice { reason: Some(reason.to_owned()), ..FaultyDevice::default() };
         let mut checks = ["pids", "made-up-1", "made-up-2"].map(check).to_vec();
         checks[1].devices = ["XidNodeReboot", "XidNodeReboot", "MadeUp"].map(device).to_vec();

@@ -88,7 +88,8 @@ pub(crate) fn findings(node: &NodeView, known: Known<'_>, now: Timestamp) -> Vec
     kubelet.chain(account).chain(vnics).chain(requests).collect()
 }
 
-fn problem(name: &str, severity: Severity) -> Check {
+/// A problem of the host since an unknown time, without a message.
+pub(crate) fn problem(name: &str, severity: Severity) -> Check {
     Check {
         name: name.to_owned(),
         subject: None,
@@ -107,7 +108,8 @@ fn short(text: &str) -> String {
     vcn::excerpt(text, MESSAGE_MAX).into_owned()
 }
 
-fn millis(time: Option<Timestamp>) -> u64 {
+/// Milliseconds since 1970, as a check has them.
+pub(crate) fn millis(time: Option<Timestamp>) -> u64 {
     time.and_then(|time| u64::try_from(time.as_millisecond()).ok()).unwrap_or_default()
 }
 
@@ -117,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::attachment::sample::{attachment, instance};
-    use crate::fleet::condition::NodeCondition;
+    use crate::cluster::node_condition::NodeCondition;
 
     /// The reasons of what is found `seconds` after a condition Ready of this reason began.
     fn found(reason: &str, seconds: i64) -> Vec<String> {

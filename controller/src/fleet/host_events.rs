@@ -6,10 +6,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use health::Area;
 use health::fleet::{HOST_FAULT, MAINTENANCE_SCHEDULED, OKE_REPAIR};
 use health::report::Verdict;
-use health::rules::{Action, Severity};
+use health::rules::Severity;
 use health::summary::Check;
 use k8s_openapi::jiff::Timestamp;
 use oci::{CloudView, ComputeHost, Error, MaintenanceEvent};
@@ -18,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use vcn::Ocid;
 
 use crate::cluster::store::{NodeView, Store};
+use crate::fleet::findings::{millis, problem};
 use crate::fleet::shared::SharedRoster;
 
 /// The time between two reads of a list: maintenance is announced days before, and a host's health is not urgent.
@@ -192,18 +192,7 @@ fn unknown(name: &str, error: Option<&String>) -> Option<Check> {
 }
 
 fn check(name: &str, verdict: Verdict, severity: Severity, message: String) -> Check {
-    Check {
-        name: name.to_owned(),
-        subject: None,
-        area: Area::Host,
-        verdict,
-        severity,
-        action: Action::Report,
-        message,
-        since_unix_millis: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default(),
-        not_measured: None,
-        devices: Vec::new(),
-    }
+    Check { verdict, message, since_unix_millis: millis(Some(Timestamp::now())), ..problem(name, severity) }
 }
 
 #[cfg(test)]

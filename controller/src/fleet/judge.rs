@@ -10,7 +10,8 @@ use health::{Area, Summary};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::fleet::condition::{NewCondition, NodeCondition};
+use crate::cluster::node_condition::NodeCondition;
+use crate::fleet::condition::NewCondition;
 
 /// The reason of a condition that is True.
 const HEALTHY: &str = "NoCriticalProblem";

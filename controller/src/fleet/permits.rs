@@ -43,25 +43,14 @@ impl Permits {
 
 #[cfg(test)]
 mod tests {
-    use health::Area;
     use health::rules::Severity;
     use health::summary::Check;
 
     use super::*;
+    use crate::fleet::findings::problem;
 
     fn summary(action: Action) -> Summary {
-        let check = Check {
-            name: "conntrack_use".to_owned(),
-            subject: None,
-            area: Area::Network,
-            verdict: Verdict::Problem,
-            severity: Severity::Warning,
-            action,
-            message: String::new(),
-            since_unix_millis: 0,
-            not_measured: None,
-            devices: Vec::new(),
-        };
+        let check = Check { action, ..problem("conntrack_use", Severity::Warning) };
         Summary { checks: vec![check], ..Summary::default() }
     }
 

@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use health::Area;
 use health::fleet::CLOUD_AGENT_PLUGINS;
 use health::report::Verdict;
-use health::rules::{Action, Severity};
+use health::rules::Severity;
 use health::summary::Check;
 use k8s_openapi::jiff::Timestamp;
 use oci::{AgentPlugin, BudgetState, CloudView, Instance, InstanceState, Kind};
@@ -17,6 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use vcn::Ocid;
 
 use crate::cluster::store::Store;
+use crate::fleet::findings::{millis, problem};
 use crate::fleet::shared::SharedRoster;
 
 /// The part of all requests that these may be.
@@ -168,18 +168,8 @@ fn is_refused_again(node: &str, result: &Reading, last: &mut Option<(Kind, Optio
 }
 
 fn check(verdict: Verdict, message: String) -> Check {
-    Check {
-        name: CLOUD_AGENT_PLUGINS.name.to_owned(),
-        subject: None,
-        area: Area::Host,
-        verdict,
-        severity: Severity::Warning,
-        action: Action::Report,
-        message,
-        since_unix_millis: u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default(),
-        not_measured: None,
-        devices: Vec::new(),
-    }
+    let problem = problem(CLOUD_AGENT_PLUGINS.name, Severity::Warning);
+    Check { verdict, message, since_unix_millis: millis(Some(Timestamp::now())), ..problem }
 }
 
 fn shown(error: &oci::Error) -> String {

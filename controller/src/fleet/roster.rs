@@ -1,4 +1,6 @@
-//! What the leader knows of each node's agent. Pure: time and chance are parameters.
+//! What the leader knows of all nodes' agents, and when it asks each. Pure: time and chance are parameters.
+
+mod agent_record;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -6,45 +8,18 @@ use std::time::Duration;
 
 use channel::Peer;
 use health::Summary;
-use health::fleet::{CLOUD_AGENT_PLUGINS, FleetNode, NodeState};
+use health::fleet::{FleetNode, NodeState};
 use health::summary::Check;
 use health::summary::poll::NodeReport;
 use tokio::time::Instant;
 
 use crate::fleet::agents::NoPeer;
-use crate::fleet::answer::Answer;
 use crate::fleet::judge::AgentFacts;
 use crate::fleet::permits::Permits;
+use crate::fleet::poll::{Answer, Poll, PollLimits};
+use crate::fleet::roster::agent_record::AgentRecord;
 use crate::fleet::rules::FleetRules;
 use crate::fleet::schedule::{DueTime, Lane, Schedule};
-
-/// The longest kept error, in characters.
-const ERROR_MAX: usize = 300;
-
-/// A request to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Poll {
-    pub node: Arc<str>,
-    /// Its agent.
-    pub peer: Peer,
-    /// The version that is known.
-    pub etag: Option<String>,
-    pub may_repair: bool,
-    pub report: NodeReport,
-    /// The rules that the agent must have, once they are known.
-    pub rules: Option<Arc<FleetRules>>,
-    /// The version that it has, by its last summary.
-    pub rules_version: Option<String>,
-}
-
-/// How often agents are asked, and how long they may be silent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PollLimits {
-    /// The most time between two requests to an agent; in a small fleet it is less.
-    pub interval: Duration,
-    /// How long after its last answer an agent is silent.
-    pub silence: Duration,
-}
 
 /// What the API server has of a Node.
 #[derive(Clone, Debug, Default)]
@@ -68,42 +43,12 @@ pub(crate) struct Roster {
     rules: Option<Arc<FleetRules>>,
 }
 
-#[derive(Debug)]
-struct AgentRecord {
-    peer: Result<Peer, NoPeer>,
-    report: NodeReport,
-    /// What the API server shows of it.
-    findings: Vec<Check>,
-    /// What Oracle reports about its machine.
-    host_events: Vec<Check>,
-    known_since: Instant,
-    /// Its next request; none while one is in flight.
-    due: Option<DueTime>,
-    is_asked: bool,
-    answered: Option<Instant>,
-    /// When its last regular request ended, with an answer or without. Retries do not count.
-    swept: Option<Instant>,
-    failures: u32,
-    error: Option<String>,
-    etag: Option<String>,
-    /// The last answer, with the controller's check.
-    summary: Option<Arc<Summary>>,
-    /// What the controller itself found.
-    check: Option<Check>,
-}
-
 /// One request to each agent.
 #[derive(Debug)]
 struct Sweep {
     began: Instant,
     left: HashSet<Arc<str>>,
     last: Option<Duration>,
-}
-
-#[cfg(test)]
-impl PollLimits {
-    /// The defaults.
-    pub(crate) const DEFAULT: Self = Self { interval: Duration::from_mins(4), silence: Duration::from_mins(5) };
 }
 
 impl Roster {
@@ -167,7 +112,7 @@ impl Roster {
                     self.sweep.left.insert(node.clone());
                 }
                 // An answer that is in flight schedules the next request itself.
-                if !known.is_asked {
+                if !known.is_in_flight {
                     let first = self.schedule.first(now);
                     self.set_due(node, Some(first));
                 }
@@ -178,7 +123,7 @@ impl Roster {
     /// All Nodes: those without an agent are known too, and a deleted Node is forgotten.
     pub(crate) fn track<'a>(&mut self, nodes: impl Iterator<Item = TrackedNode<'a>>, now: Instant) {
         let nodes: HashMap<&str, TrackedNode<'_>> = nodes.map(|node| (node.name, node)).collect();
-        self.agents.retain(|node, record| record.peer.is_ok() || record.is_asked || nodes.contains_key(&**node));
+        self.agents.retain(|node, record| record.peer.is_ok() || record.is_in_flight || nodes.contains_key(&**node));
         for (name, TrackedNode { report, findings, .. }) in nodes {
             if !self.agents.contains_key(name) {
                 self.agents.insert(Arc::from(name), AgentRecord::new(now));
@@ -198,12 +143,12 @@ impl Roster {
         self.set_due(&node, None);
         let nodes = self.agents.len();
         let record = self.agents.get_mut(&node)?;
-        record.is_asked = true;
+        record.is_in_flight = true;
         let summary = record.summary.as_ref();
         let may_repair = summary.is_some_and(|summary| self.permits.grant(&node, summary, nodes, now));
         Some(Poll {
             peer: record.peer.ok()?,
-            etag: record.etag.clone().filter(|_| summary.is_some()),
+            etag: record.etag(),
             may_repair,
             report: record.report.clone(),
             rules: self.rules.clone(),
@@ -212,30 +157,18 @@ impl Roster {
         })
     }
 
-    /// What the controller itself found about a node, or that nothing is wrong. The time of an earlier check with the same
-    /// verdict stays.
-    pub(crate) fn set_controller_check(&mut self, node: &str, mut check: Option<Check>) {
-        let Some(record) = self.agents.get_mut(node) else { return };
-        if let (Some(check), Some(before)) = (&mut check, &record.check)
-            && check.verdict == before.verdict
-        {
-            check.since_unix_millis = before.since_unix_millis;
-        }
-        if record.check != check {
-            let summary = record.summary.as_deref().cloned();
-            record.summary = summary.map(|it| Arc::new(it.with_check(CLOUD_AGENT_PLUGINS.name, check.clone())));
-            record.check = check;
+    /// What the controller itself found about a node, or that nothing is wrong.
+    pub(crate) fn set_controller_check(&mut self, node: &str, check: Option<Check>) {
+        if let Some(record) = self.agents.get_mut(node) {
+            record.set_controller_check(check);
         }
     }
 
-    /// Records what Oracle reports about a node's machine. A check with the same verdict keeps its time.
-    pub(crate) fn set_host_events(&mut self, node: &str, mut checks: Vec<Check>) {
-        let Some(record) = self.agents.get_mut(node) else { return };
-        for check in &mut checks {
-            let same = record.host_events.iter().find(|it| (&it.name, it.verdict) == (&check.name, check.verdict));
-            check.since_unix_millis = same.unwrap_or(&*check).since_unix_millis;
+    /// Records what Oracle reports about a node's machine.
+    pub(crate) fn set_host_events(&mut self, node: &str, checks: Vec<Check>) {
+        if let Some(record) = self.agents.get_mut(node) {
+            record.set_host_events(checks);
         }
-        record.host_events = checks;
     }
 
     /// Oracle's reports about the machines of all nodes.
@@ -257,28 +190,18 @@ impl Roster {
     pub(crate) fn answered(&mut self, node: &Arc<str>, result: Result<Answer, String>, now: Instant, chance: f64) {
         self.schedule.set_agents(self.agents.len());
         let Some(record) = self.agents.get_mut(node) else { return };
-        record.is_asked = false;
+        record.is_in_flight = false;
         if record.failures == 0 {
             record.swept = Some(now);
         }
         self.has_news |= record.failures > 0 || result != Ok(Answer::Unchanged);
         let due = match result {
             Ok(answer) => {
-                record.answered = Some(now);
-                (record.failures, record.error) = (0, None);
-                if let Answer::Changed(summary, etag) = answer {
-                    let summary = match &record.summary {
-                        Some(before) => summary.keeping(before),
-                        None => *summary,
-                    };
-                    let summary = summary.with_check(CLOUD_AGENT_PLUGINS.name, record.check.clone());
-                    (record.summary, record.etag) = (Some(Arc::new(summary)), etag);
-                }
+                record.answer(answer, now);
                 self.schedule.regular(node, now)
             }
             Err(error) => {
-                record.failures = record.failures.saturating_add(1);
-                record.error = Some(error.chars().take(ERROR_MAX).collect());
+                record.fail(&error);
                 self.schedule.retry(record.failures, now, chance)
             }
         };
@@ -286,8 +209,8 @@ impl Roster {
         self.set_due(node, due);
         self.sweep.left.remove(node);
         if self.sweep.left.is_empty() {
-            let asked = self.agents.iter().filter(|(_, record)| record.peer.is_ok());
-            let left = asked.map(|(node, _)| node.clone()).collect();
+            let reachable = self.agents.iter().filter(|(_, record)| record.peer.is_ok());
+            let left = reachable.map(|(node, _)| node.clone()).collect();
             self.sweep = Sweep { began: now, left, last: Some(now.saturating_duration_since(self.sweep.began)) };
         }
     }
@@ -299,13 +222,8 @@ impl Roster {
 
     /// What is judged.
     pub(crate) fn facts(&self, node: &str, now: Instant) -> AgentFacts<'_> {
-        let Some(record) = self.agents.get(node) else { return AgentFacts::Pending { is_failing: false } };
-        let is_failing = record.failures > 0 || record.peer.is_err();
-        match &record.summary {
-            Some(summary) if !self.is_silent(record, now) => AgentFacts::Answered { summary, is_failing },
-            _ if !self.is_silent(record, now) => AgentFacts::Pending { is_failing },
-            _ => AgentFacts::Silent { has_agent: record.peer != Err(NoPeer::NoPod) },
-        }
+        let record = self.agents.get(node);
+        record.map_or(AgentFacts::Pending { is_failing: false }, |record| record.facts(now, self.silence))
     }
 
     /// Whether a node's last regular request ended within the time by which the bound exceeds the interval. At any time these
@@ -318,35 +236,17 @@ impl Roster {
 
     /// What is shown of a node.
     pub(crate) fn node(&self, name: &str, now: Instant) -> FleetNode {
-        let Some(record) = self.agents.get(name) else {
-            return FleetNode { name: name.to_owned(), ..FleetNode::default() };
-        };
-        FleetNode {
-            name: name.to_owned(),
-            instance: None,
-            state: self.state(record, now),
-            age_seconds: record.answered.map(|answered| now.saturating_duration_since(answered).as_secs()),
-            error: record.peer.err().map(|error| error.to_string()).or_else(|| record.error.clone()),
-            summary: record.summary.as_deref().cloned(),
-            findings: record.findings.iter().chain(&record.host_events).cloned().collect(),
-        }
+        let unknown = || FleetNode { name: name.to_owned(), ..FleetNode::default() };
+        self.agents.get(name).map_or_else(unknown, |record| record.shown(name, now, self.silence))
     }
 
     /// How many nodes have which state.
     pub(crate) fn states(&self, now: Instant) -> BTreeMap<NodeState, usize> {
         let mut states = BTreeMap::new();
-        self.agents.values().for_each(|record| *states.entry(self.state(record, now)).or_default() += 1);
+        for record in self.agents.values() {
+            *states.entry(record.state(now, self.silence)).or_default() += 1;
+        }
         states
-    }
-
-    /// The worst of what is shown: the last answer, if it is not too old, that there was none since, and the controller's findings.
-    fn state(&self, record: &AgentRecord, now: Instant) -> NodeState {
-        let fresh = record.summary.as_ref().filter(|_| !self.is_silent(record, now));
-        let answered = fresh.map_or(NodeState::Unknown, |summary| NodeState::of(summary));
-        let is_failing = record.failures > 0 || record.peer.is_err();
-        let unanswered = if is_failing { NodeState::Unknown } else { NodeState::Healthy };
-        let found = [&record.findings, &record.host_events].map(|checks| NodeState::of_checks(checks));
-        found.into_iter().fold(answered.min(unanswered), NodeState::min)
     }
 
     /// The agent of a node.
@@ -356,9 +256,8 @@ impl Roster {
 
     /// The latest summaries of agents that are not silent, and the age of each.
     pub(crate) fn summaries(&self, now: Instant) -> impl Iterator<Item = (&Summary, Duration)> {
-        self.agents.values().filter(move |record| !self.is_silent(record, now)).filter_map(move |record| {
-            Some((record.summary.as_deref()?, now.saturating_duration_since(record.answered?)))
-        })
+        let answered = self.agents.values().filter(move |record| !record.is_silent(now, self.silence));
+        answered.filter_map(move |record| Some((record.summary.as_deref()?, record.age(now)?)))
     }
 
     #[cfg(test)]
@@ -366,35 +265,9 @@ impl Roster {
         self.agents.len()
     }
 
-    fn is_silent(&self, record: &AgentRecord, now: Instant) -> bool {
-        let since = record.answered.unwrap_or(record.known_since);
-        now.saturating_duration_since(since) > self.bound()
-    }
-
     fn set_due(&mut self, node: &Arc<str>, due: Option<DueTime>) {
         let Some(record) = self.agents.get_mut(node) else { return };
         let before = std::mem::replace(&mut record.due, due);
         self.schedule.replace(node, before, due);
-    }
-}
-
-impl AgentRecord {
-    const fn new(now: Instant) -> Self {
-        Self {
-            peer: Err(NoPeer::NoPod),
-            report: NodeReport { allocatable_memory: None, allocatable_gpus: None, runtime: None },
-            findings: Vec::new(),
-            host_events: Vec::new(),
-            known_since: now,
-            due: None,
-            is_asked: false,
-            answered: None,
-            swept: None,
-            failures: 0,
-            error: None,
-            etag: None,
-            summary: None,
-            check: None,
-        }
     }
 }

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use crate::fleet::account;
 use crate::fleet::agents::follow_agents;
 use crate::fleet::keys::KeyEntry;
-use crate::fleet::rules::follow as follow_rules;
+use crate::fleet::rules_file::follow as follow_rules;
 use crate::fleet::shared::SharedRoster;
 use crate::fleet::sweep::Sweeper;
 use crate::fleet::view::{FleetView, LeaderView};
 use crate::fleet::writer::ConditionWriter;
-use crate::leader::Shared;
+use crate::leader_context::LeaderContext;
 
 /// What a replica has before it is the leader.
 #[derive(Clone)]
@@ -34,11 +34,11 @@ pub(crate) struct FleetMember {
 /// Asks, judges, writes and shows; never returns. `nodes` becomes true when all Nodes are known.
 pub(crate) async fn run(
     member: FleetMember,
-    shared: Shared,
+    context: LeaderContext,
     roster: Arc<SharedRoster>,
     mut nodes: watch::Receiver<bool>,
 ) {
-    let Shared { client, store, metrics, .. } = shared;
+    let LeaderContext { client, store, metrics, .. } = context;
     let FleetMember { identity, entry, view, namespace, rules } = member;
     let channel = ChannelClient::new(identity);
     view.lead(LeaderView { roster: roster.clone(), store: store.clone(), client: channel.clone() });
@@ -64,6 +64,6 @@ pub(crate) async fn run(
         writer.run().await;
     };
     // None of them ends.
-    let rules = follow_rules(&rules, roster.clone(), &metrics);
+    let rules = follow_rules(&rules, roster.clone(), &metrics.fleet.rules_invalid);
     tokio::join!(follow, follow_account, rules, sweeper.run(), judging, entry.keep());
 }

@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::fleet::roster::{PollLimits, Roster};
+use crate::fleet::poll::PollLimits;
+use crate::fleet::roster::Roster;
 
 /// One roster for several tasks. The lock is never held across an await.
 #[derive(Debug)]

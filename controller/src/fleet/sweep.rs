@@ -8,8 +8,8 @@ use futures::stream::FuturesUnordered;
 use resident::logging::chain;
 use tokio::time::{Instant, sleep_until};
 
-use crate::fleet::answer::{Answer, AskError, ask, update_rules};
-use crate::fleet::roster::Poll;
+use crate::fleet::answer::{AskError, ask, update_rules};
+use crate::fleet::poll::{Answer, Poll};
 use crate::fleet::schedule::Lane;
 use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;

@@ -137,7 +137,7 @@ fn successor<'a>(replicas: &'a [Replica], own: &str, is_down: impl Fn(&str) -> b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::condition::KubeletProblem;
+    use crate::cluster::node_condition::KubeletProblem;
 
     #[test]
     fn node_without_pod_network_is_reachable() {

@@ -7,7 +7,7 @@ use vcn::printable;
 
 use super::cloud::Line;
 use crate::profile::plan::step::Step;
-use crate::profile::run::GRACE;
+use crate::profile::profiles::GRACE;
 use crate::profile::select::selection::NodeProblem;
 
 #[derive(Debug, Serialize)]

@@ -14,13 +14,12 @@ use tokio::time::Instant;
 
 use crate::profile::node_pools::Nominated;
 use crate::profile::plan::plan;
-use crate::profile::plan::removal::DeletionGrace;
-use crate::profile::plan::removal::UnwantedObjects;
+use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects};
 use crate::profile::plan::step::Step;
+use crate::profile::profiles::Profiles;
 use crate::profile::report::problems::Problems;
 use crate::profile::report::status;
 use crate::profile::retry_states::RetryStates;
-use crate::profile::run::Profiles;
 use crate::profile::select::observed::Observed;
 use crate::profile::select::selection::{Selections, select};
 
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
     use crate::cluster::client::offline::client_with;
     use crate::cluster::events::Events;
-    use crate::profile::run::ROUND;
+    use crate::profile::profiles::ROUND;
     use crate::profile::sample::store;
     use crate::report::metrics::Metrics;
 

@@ -1,6 +1,6 @@
 //! The steps that bring the VnicAttachments in line with the VnicProfiles. Pure: the same state gives the same plan.
 
-pub mod removal;
+pub(crate) mod removal;
 pub(crate) mod rollout;
 pub(crate) mod state;
 pub mod step;
@@ -13,7 +13,7 @@ use api::{AttachmentReason, ConditionType, PROFILE_FINALIZER, VnicAttachment, Vn
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects, removals};
+use crate::profile::plan::removal::{DeletionGrace, Removals, UnwantedObjects, removals};
 use crate::profile::plan::rollout::Rollout;
 use crate::profile::plan::state::{State, VnicProblem};
 use crate::profile::plan::step::{Profile, Step, Target};
@@ -61,17 +61,17 @@ pub(crate) struct Report<'a> {
 pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, grace: DeletionGrace<'_>) -> Plan<'a> {
     let there = AttachmentIndex::of(observed);
     let stamps = stamps(selections);
-    let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
+    let requested: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
+    let Removals { steps, later, problems, unwanted, next } = removals(&there, selections, &requested, grace);
     let mut plan = Plan {
-        steps: Vec::new(),
-        later: Vec::new(),
+        steps,
+        later,
         reports: reports(selections, &there),
-        problems: selections.problems.clone(),
+        problems: selections.problems.iter().cloned().chain(problems).collect(),
         abandoned: there.objects.values().filter(|object| is_abandoned(object, selections)).count(),
-        unwanted: UnwantedObjects::new(),
-        next: None,
+        unwanted,
+        next,
     };
-    removals(&mut plan, &there, selections, &wanted, grace);
     plan.steps.extend(selections.profiles.values().filter_map(|selection| guard(selection, &there)));
     let mut rollouts: BTreeMap<&str, Rollout> = BTreeMap::new();
     for (stamp, claim) in stamps.iter().zip(claims(&stamps, &there, selections)) {

@@ -142,8 +142,8 @@ fn profile_of(step: &Step) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::plan::removal::RemovalReason;
     use crate::profile::plan::step::Target;
+    use crate::profile::select::fate::RemovalReason;
 
     fn step(name: &str, profile: &str) -> Step {
         let object = Target { name: name.to_owned(), uid: None, version: None };

@@ -4,61 +4,29 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Client, Resource};
+use kube::Resource;
 use resident::logging::chain;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::cluster::events::{EventContent, Events, Level};
-use crate::cluster::store::Store;
+use crate::cluster::events::{EventContent, Level};
 use crate::profile::apply::{apply, write_status};
 use crate::profile::decide::{Decision, Memory};
-use crate::profile::node_pools::Nominated;
 use crate::profile::plan::step::Step;
+use crate::profile::profiles::Profiles;
 use crate::profile::report::changes;
 use crate::profile::report::failures::{Failure, failures};
 use crate::profile::retry_states::FailureTime;
-use crate::report::metrics::Metrics;
 
 /// The interval between two reconciles: changes come in bursts, and ten thousand nodes take some milliseconds.
 const PACE: Duration = Duration::from_secs(1);
-/// How long one plan is applied before a new one is made: within this time a paused or deleted profile stops, and one whose
-/// writes are not answered delays no other. Thousands of steps fit in.
-pub const ROUND: Duration = Duration::from_secs(5);
 /// The interval without a change, in case one was missed. Such a reconcile writes nothing if nothing is to be done.
 const RESYNC: Duration = Duration::from_mins(5);
 
-/// How long a node that is no longer selected keeps its VNICs, so that a label that flaps during a rollout, or a mistake
-/// noticed in time, costs nothing.
-pub const GRACE: Duration = Duration::from_mins(10);
-
-/// Its inputs and outputs.
-#[derive(Clone)]
-pub struct Profiles {
-    /// The API server.
-    pub client: Client,
-    /// The objects; read completely before this runs.
-    pub store: Arc<Store>,
-    /// The instances whose node pool decides about VNICs, for the reader of node pools.
-    pub nominated: watch::Sender<Nominated>,
-    /// The metrics.
-    pub metrics: Arc<Metrics>,
-    /// The Events.
-    pub events: Events,
-    /// How long a node that is no longer selected keeps its VNICs.
-    pub grace: Duration,
-    /// How long one plan is applied.
-    pub round: Duration,
-    /// 0.0–1.0, for jitter.
-    pub chance: fn() -> f64,
-}
-
 impl Profiles {
     /// Works until dropped.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         let mut memory = Memory::default();
         loop {
             let next;

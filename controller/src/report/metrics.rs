@@ -15,9 +15,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistry, result_word};
 
-use crate::fleet::census::FleetCensus;
 use crate::work::Depth;
-pub(crate) use fleet::FleetMetrics;
+pub(crate) use fleet::{FleetCensus, FleetMetrics};
 use labels::{Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
 
 /// A call takes 0.05 to 5 s.

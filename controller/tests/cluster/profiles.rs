@@ -8,8 +8,8 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube_harness::wait_until;
 use oke_node_controller::profile::apply::apply;
-use oke_node_controller::profile::plan::removal::RemovalReason;
 use oke_node_controller::profile::plan::step::{Step, Target};
+use oke_node_controller::profile::select::fate::RemovalReason;
 use sandbox::OciSettings;
 use serde_json::{Value, json};
 

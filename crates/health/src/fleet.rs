@@ -172,8 +172,8 @@ impl NodeState {
     }
 
     /// By problems alone.
-    pub fn of_checks(checks: &[Check]) -> Self {
-        let problems = checks.iter().filter(|check| check.verdict == Verdict::Problem);
+    pub fn of_checks<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Self {
+        let problems = checks.into_iter().filter(|check| check.verdict == Verdict::Problem);
         match problems.map(|check| check.severity).max() {
             Some(Severity::Critical) => Self::Critical,
             Some(Severity::Warning) => Self::Warning,

@@ -107,7 +107,7 @@ impl GpuNode {
         let open = checks.iter().filter(|check| check.verdict == Verdict::Problem);
         let mut problems: Vec<DeviceProblem> = open.flat_map(|check| DeviceProblem::of(check)).collect();
         problems.sort_by_key(|problem| (Reverse(problem.severity), problem.since_unix_millis));
-        let worst = NodeState::of_checks(checks.into_iter().cloned().collect::<Vec<_>>().as_slice());
+        let worst = NodeState::of_checks(checks);
         Some(Self {
             name: node.name,
             state: if is_silent { NodeState::Unknown } else { worst },

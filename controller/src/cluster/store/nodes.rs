@@ -12,7 +12,7 @@ use kube::core::Object;
 use serde::Deserialize;
 use vcn::Ocid;
 
-use crate::fleet::condition::{KubeletProblem, NodeCondition, StoredCondition};
+use crate::cluster::node_condition::{KubeletProblem, NodeCondition, StoredCondition};
 
 /// A Node as received: fields that are not named here are not even read.
 pub(crate) type NodeObject = Object<NodeSpec, NodeStatus>;

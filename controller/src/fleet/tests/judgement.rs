@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use api::ConditionStatus::{False, True, Unknown};
 use health::hardware::device::FaultyDevice;
-use health::report::{NotMeasured, Verdict};
-use health::rules::{Action, Severity};
+use health::report::NotMeasured;
+use health::rules::Severity;
 use health::summary::{AcceleratorSources, Check};
 use health::{Area, Report, Summary};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::fleet::condition::{NodeCondition, StoredCondition, patch};
+use crate::cluster::node_condition::{NodeCondition, StoredCondition};
+use crate::fleet::condition::patch;
+use crate::fleet::findings::problem;
 use crate::fleet::judge::{AgentFacts, ConditionWrite, Judgement, NodeFacts, UnknownHold, judge};
 
 fn time(second: i64) -> Timestamp {
@@ -22,18 +24,7 @@ fn time(second: i64) -> Timestamp {
 
 fn check(name: &str, area: Area, severity: Severity, since: u64) -> Check {
     let message = format!("{name} is bad.");
-    Check {
-        name: name.to_owned(),
-        subject: None,
-        area,
-        verdict: Verdict::Problem,
-        severity,
-        action: Action::Report,
-        message,
-        since_unix_millis: since,
-        not_measured: None,
-        devices: Vec::new(),
-    }
+    Check { area, message, since_unix_millis: since, ..problem(name, severity) }
 }
 
 fn summary(checks: Vec<Check>) -> Summary {

@@ -10,11 +10,11 @@ use health::summary::poll::NodeReport;
 use tokio::time::Instant;
 
 use crate::fleet::agents::NoPeer;
-use crate::fleet::answer::Answer;
-use crate::fleet::census::FleetCensus;
 use crate::fleet::judge::AgentFacts;
-use crate::fleet::roster::{PollLimits, Roster, TrackedNode};
+use crate::fleet::poll::{Answer, PollLimits};
+use crate::fleet::roster::{Roster, TrackedNode};
 use crate::fleet::schedule::Lane;
+use crate::report::metrics::FleetCensus;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,20 +1,15 @@
-//! Which stamped objects are deleted, and when. In doubt the VNICs stay: a Node or profile that is absent or younger than its
-//! VNICs, an unreadable profile or annotation. Pure.
+//! When stamped objects that no profile requests are deleted: after a grace period, or at once. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
-use api::VnicAttachment;
 use tokio::time::Instant;
 
-use crate::attachment::report::event_diff::is_gone;
 use crate::cluster::store::NodeView;
-use crate::profile::plan::Plan;
 use crate::profile::plan::step::{Step, Target};
-use crate::profile::select::from_template::profile_of;
+use crate::profile::select::fate::{Fate, fate};
 use crate::profile::select::observed::AttachmentIndex;
-use crate::profile::select::selection::{NODE_RECREATED, NodeProblem, Selections, is_leaving};
+use crate::profile::select::selection::{NODE_RECREATED, NodeProblem, Selections};
 
 /// Since when objects are unwanted, by their profiles or for their nodes, by name. Lost with the process: then the grace
 /// period starts again.
@@ -29,104 +24,51 @@ pub(crate) struct DeletionGrace<'a> {
     pub now: Instant,
 }
 
-/// Why an object is deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RemovalReason {
-    /// Its profile is being deleted.
-    ProfileDeleted(String),
-    /// Its profile no longer has this VNIC, and the grace period is over.
-    NotInProfile(String),
-    /// Its profile no longer selects its node, and the grace period is over.
-    NotForNode {
-        /// The profile.
-        profile: String,
-        /// The node.
-        node: String,
-    },
-    /// Its instance is terminated, and the Node is gone.
-    InstanceTerminated,
+/// What happens to the objects that no profile requests.
+#[derive(Debug, Default)]
+pub(super) struct Removals<'a> {
+    /// The deletions now.
+    pub(super) steps: Vec<Step>,
+    /// The deletions after the grace period, if nothing changes.
+    pub(super) later: Vec<Step>,
+    /// Objects whose fate a person must decide.
+    pub(super) problems: Vec<NodeProblem<'a>>,
+    pub(super) unwanted: UnwantedObjects,
+    /// When the next grace period ends.
+    pub(super) next: Option<Instant>,
 }
 
-/// Plans what happens to all objects whose names are not `wanted`.
+/// Plans what happens to all objects whose names are not `requested`.
 pub(super) fn removals<'a>(
-    plan: &mut Plan<'a>,
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
-    wanted: &BTreeSet<&str>,
+    requested: &BTreeSet<&str>,
     grace: DeletionGrace<'_>,
-) {
+) -> Removals<'a> {
+    let mut removals = Removals::default();
     for (name, object) in &there.objects {
-        if wanted.contains(name) || object.metadata.deletion_timestamp.is_some() {
+        if requested.contains(name) || object.metadata.deletion_timestamp.is_some() {
             continue;
         }
         let remove = |why| Step::Remove { object: Target::of(object), why };
         match fate(object, selections) {
             Fate::Stays => {}
-            Fate::StaysForNow { profile, node } => plan.problems.push(recreated(name, profile, node)),
-            Fate::Goes(why) => plan.steps.push(remove(why)),
+            Fate::StaysForNow { profile, node } => removals.problems.push(recreated(name, profile, node)),
+            Fate::Goes(why) => removals.steps.push(remove(why)),
             Fate::GoesLater(why) => {
                 let since = grace.unwanted.get(*name).copied().unwrap_or(grace.now);
-                plan.unwanted.insert((*name).to_owned(), since);
+                removals.unwanted.insert((*name).to_owned(), since);
                 let ends = since + grace.period;
                 if grace.now >= ends {
-                    plan.steps.push(remove(why));
+                    removals.steps.push(remove(why));
                 } else {
-                    plan.next = Some(plan.next.map_or(ends, |next| next.min(ends)));
-                    plan.later.push(remove(why));
+                    removals.next = Some(removals.next.map_or(ends, |next| next.min(ends)));
+                    removals.later.push(remove(why));
                 }
             }
         }
     }
-}
-
-/// The fate of an object that no profile wants.
-pub(in crate::profile) enum Fate<'a> {
-    Stays,
-    /// It stays until a person decides: its Node was created later, and may have lost its label or annotation.
-    StaysForNow {
-        /// The profile that it was made from.
-        profile: &'a str,
-        node: &'a NodeView,
-    },
-    Goes(RemovalReason),
-    /// It is deleted after its grace period.
-    GoesLater(RemovalReason),
-}
-
-/// Decides for one.
-pub(in crate::profile) fn fate<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> Fate<'a> {
-    let Some(profile) = profile_of(object) else { return Fate::Stays };
-    // A deleted profile exists until its objects are gone, because of our finalizer.
-    let Some(selection) = selections.profiles.get(profile) else { return Fate::Stays };
-    if is_leaving(selection.profile) {
-        return Fate::Goes(RemovalReason::ProfileDeleted(profile.to_owned()));
-    }
-    if selections.is_held(profile) {
-        return Fate::Stays;
-    }
-    let mut templates = selection.profile.spec.attachments.iter();
-    if !templates.any(|template| template.name == object.spec.vnic.name) {
-        return Fate::GoesLater(RemovalReason::NotInProfile(profile.to_owned()));
-    }
-    let instance = &object.spec.instance_id;
-    match selections.instances.get(instance) {
-        _ if selection.undecided.contains(instance) => Fate::Stays,
-        None if is_gone(object) => Fate::Goes(RemovalReason::InstanceTerminated),
-        // It may come back after a reboot, or as a Node of another name.
-        None => Fate::Stays,
-        Some(_) if selection.nodes.contains_key(instance) => Fate::Stays,
-        Some(node) if is_younger(node, object) => Fate::StaysForNow { profile, node },
-        Some(node) => {
-            Fate::GoesLater(RemovalReason::NotForNode { profile: profile.to_owned(), node: node.name.clone() })
-        }
-    }
-}
-
-/// `kubectl delete node`, and the kubelet registers again: the instance is the same, but labels and annotations are lost. No
-/// person withdrew the request.
-fn is_younger(node: &NodeView, object: &VnicAttachment) -> bool {
-    let object = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    node.created.zip(object).is_some_and(|(node, object)| node > object)
+    removals
 }
 
 fn recreated<'a>(object: &str, profile: &str, node: &'a NodeView) -> NodeProblem<'a> {
@@ -135,15 +77,4 @@ fn recreated<'a>(object: &str, profile: &str, node: &'a NodeView) -> NodeProblem
          Node its label or annotation back, or delete the VnicAttachment"
     );
     NodeProblem { node: &node.name, reason: NODE_RECREATED, note }
-}
-
-impl fmt::Display for RemovalReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ProfileDeleted(profile) => write!(f, "VnicProfile {profile} is being deleted"),
-            Self::NotInProfile(profile) => write!(f, "VnicProfile {profile} no longer has this VNIC"),
-            Self::NotForNode { profile, node } => write!(f, "VnicProfile {profile} no longer selects node {node}"),
-            Self::InstanceTerminated => f.write_str("its instance is terminated and its Node is gone"),
-        }
-    }
 }

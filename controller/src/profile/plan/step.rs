@@ -5,7 +5,7 @@ use std::fmt;
 use api::{VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 
-use crate::profile::plan::removal::RemovalReason;
+use crate::profile::select::fate::RemovalReason;
 use crate::profile::select::from_template::TemplateObject;
 
 /// One write. The order does not matter: each is about another object.

@@ -61,8 +61,8 @@ mod tests {
     }
 
     fn remove(object: &str, profile: &str) -> Step {
-        use crate::profile::plan::removal::RemovalReason;
         use crate::profile::plan::step::Target;
+        use crate::profile::select::fate::RemovalReason;
         let object = Target { name: object.to_owned(), uid: None, version: None };
         Step::Remove { object, why: RemovalReason::NotInProfile(profile.to_owned()) }
     }

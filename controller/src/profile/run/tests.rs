@@ -1,15 +1,21 @@
 //! Profiles against an API server that refuses, with a paused clock.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use api::VnicProfile;
 use hyper::Method;
+use kube::Client;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::*;
 use crate::cluster::client::offline;
+use crate::cluster::events::Events;
+use crate::cluster::store::Store;
 use crate::profile::plan::step::Profile;
+use crate::profile::profiles::{GRACE, ROUND};
 use crate::profile::sample::store;
+use crate::report::metrics::Metrics;
 
 /// An API server that refuses or accepts VnicAttachments; it has no watch.
 #[derive(Debug, Default)]

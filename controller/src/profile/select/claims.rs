@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::{VnicAttachment, VnicName};
 use vcn::Ocid;
 
-use crate::profile::plan::removal::{Fate, fate};
+use crate::profile::select::fate::{Fate, fate};
 use crate::profile::select::from_template::{TemplateObject, profile_of};
 use crate::profile::select::observed::AttachmentIndex;
 use crate::profile::select::selection::{Selections, is_leaving};

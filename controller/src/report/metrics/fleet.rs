@@ -1,12 +1,32 @@
 //! Metrics of the fleet.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use health::fleet::NodeState;
+use health::rules::Severity;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use resident::metrics::{FloatGauge, MetricRegistry};
 
 use super::labels::{NodesInState, Outcome, Problem, SignalProblem};
-use crate::fleet::census::FleetCensus;
+
+/// The fleet in numbers, at a scrape.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FleetCensus {
+    pub nodes: BTreeMap<NodeState, usize>,
+    /// Nodes with a problem, by signal.
+    pub problems: BTreeMap<(&'static str, Severity), usize>,
+    /// Devices with a problem, by reason.
+    pub devices: BTreeMap<&'static str, usize>,
+    /// The age of the oldest summary.
+    pub oldest: Duration,
+    /// The duration of the last sweep.
+    pub sweep: Duration,
+    /// Nodes that do not have the controller's rules.
+    pub other_rules: usize,
+}
 
 #[derive(Debug)]
 pub(crate) struct FleetMetrics {
