@@ -158,7 +158,7 @@ mod tests {
 
     fn content(uid: &str, reason: &'static str, note: &str) -> EventContent {
         let regarding = ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() };
-        EventContent { regarding, level: Level::Warning, reason, action: "TemplateObject", note: note.to_owned() }
+        EventContent { regarding, level: Level::Warning, reason, action: "Stamp", note: note.to_owned() }
     }
 
     #[tokio::test]

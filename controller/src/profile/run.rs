@@ -101,7 +101,7 @@ impl Profiles {
                     regarding: read.object_ref(&()),
                     level: Level::Warning,
                     reason: "StampingFailed",
-                    action: "TemplateObject",
+                    action: "Stamp",
                     note,
                 });
             }

@@ -21,7 +21,7 @@ const RANDOM: &str = "7k2xp";
 /// The Node that every pod is on.
 const NODE: &str = "node";
 
-/// ContainerChoice container of a DaemonSet.
+/// Which container of a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContainerChoice {
     /// The only one.

@@ -11,6 +11,7 @@
 //!                      functions  ├─▶ containers   what tests start only in a container
 //!                                 ├─▶ ignored      who runs a test that is ignored
 //!                                 ├─▶ tuples       no parameter is a tuple
+//!                                 ├─▶ type_names   no name of a type in prose
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 └─▶ words        plain words in strings, comments and documents
 //! ```
@@ -29,6 +30,7 @@ pub mod modules;
 pub mod source;
 pub mod tree;
 pub mod tuples;
+pub mod type_names;
 pub mod words;
 pub mod workspace;
 
@@ -60,6 +62,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(containers::check(&tree));
     findings.extend(ignored::check(&tree));
     findings.extend(tuples::check(&tree));
+    findings.extend(type_names::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(words::check(&root, &tree)?);
 

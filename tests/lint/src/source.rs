@@ -1,31 +1,46 @@
-//! Rust source with its comments and literals blanked out, so that a plain search finds code and nothing else. Not a
-//! parser: it knows just enough of the language to tell code from text.
+//! Comments and literals of Rust source, and the source with these blanked out, so that a plain search finds code and nothing
+//! else. Not a parser: it knows just enough of the language to tell code from text.
 
 use std::ops::Range;
+
+/// What is not code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextKind {
+    /// One line, or a block.
+    Comment,
+    /// A string or a character.
+    Literal,
+}
+
+/// The comments and literals, in their order.
+pub fn texts(text: &str) -> impl Iterator<Item = (TextKind, Range<usize>)> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            let begin = at;
+            let (kind, end) = match bytes.get(at..).unwrap_or_default() {
+                [b'/', b'/', ..] => (TextKind::Comment, line_comment(bytes, at)),
+                [b'/', b'*', ..] => (TextKind::Comment, block_comment(bytes, at)),
+                [b'"', ..] => (TextKind::Literal, string(bytes, at)),
+                [b'\'', ..] => (TextKind::Literal, character(bytes, at)),
+                [b'r', b'"' | b'#', ..] if starts_word(bytes, at) => (TextKind::Literal, raw_string(bytes, at)),
+                _ => (TextKind::Literal, None),
+            };
+            at = end.unwrap_or(at + 1);
+            if end.is_some() {
+                return Some((kind, begin..at));
+            }
+        }
+        None
+    })
+}
 
 /// A copy of `text` of the same length in which comments, strings and characters are spaces. Line ends stay.
 #[must_use]
 pub fn blank(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut code = bytes.to_vec();
-    let mut at = 0;
-    while at < bytes.len() {
-        let end = match bytes.get(at..).unwrap_or_default() {
-            [b'/', b'/', ..] => line_comment(bytes, at),
-            [b'/', b'*', ..] => block_comment(bytes, at),
-            [b'"', ..] => string(bytes, at),
-            [b'\'', ..] => character(bytes, at),
-            [b'r', b'"' | b'#', ..] if starts_word(bytes, at) => raw_string(bytes, at),
-            _ => None,
-        };
-        match end {
-            Some(end) => {
-                erase(&mut code, at..end);
-                at = end;
-            }
-            None => at += 1,
-        }
-    }
+    let mut code = text.as_bytes().to_vec();
+    texts(text).for_each(|(_, range)| erase(&mut code, range));
     // Whole characters were erased, or ASCII: what is left is as valid as the input was.
     String::from_utf8(code).unwrap_or_default()
 }

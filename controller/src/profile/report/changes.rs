@@ -26,13 +26,7 @@ pub(crate) fn event(profile: &VnicProfile, status: &VnicProfileStatus) -> Option
         ProfileReason::NoNodes | ProfileReason::Progressing => return None,
         ProfileReason::Paused | ProfileReason::Deleting => return None,
     };
-    Some(EventContent {
-        regarding: profile.object_ref(&()),
-        level,
-        reason: reason.as_str(),
-        action: "TemplateObject",
-        note,
-    })
+    Some(EventContent { regarding: profile.object_ref(&()), level, reason: reason.as_str(), action: "Stamp", note })
 }
 
 fn ready(status: &VnicProfileStatus) -> Option<&Condition> {
@@ -65,7 +59,7 @@ mod tests {
         let profile = profile("1", before.map(|reason| status(reason, "before")));
         let event = event(&profile, &status(after, "node-1: why"))?;
         assert_eq!((event.regarding.name.as_deref(), event.regarding.uid.as_deref()), (Some("pool"), Some("1")));
-        assert!(!event.note.is_empty());
+        assert_eq!((event.action, event.note.is_empty()), ("Stamp", false));
         Some((event.level, event.reason))
     }
 

@@ -14,7 +14,7 @@ use vcn::fnv1a;
 use super::{Store, lock};
 use crate::Error;
 
-/// IndexEntry while a verb acts on an attachment; freed on drop, and by whatever ends the process.
+/// Held while a verb acts on an attachment; freed on drop, and by whatever ends the process.
 #[derive(Debug)]
 pub struct AttachmentLock {
     _file: File,

@@ -145,7 +145,7 @@ impl Rule {
                 (FRA_FWMASK, value) => mask = attributes::u32_of(value)?,
                 (FRA_TABLE, value) => rule.table = TableId(attributes::u32_of(value)?),
                 (FRA_PROTOCOL, value) => rule.protocol = value.first().copied().unwrap_or(0),
-                // Listed of every rule; all ones means "not used".
+                // The kernel sends it with every rule; all ones means "not used".
                 (FRA_SUPPRESS_IFGROUP, value) => rule.unmodelled |= attributes::u32_of(value)? != u32::MAX,
                 (FRA_SUPPRESS_PREFIXLEN, value) => {
                     rule.suppress = Some(attributes::u32_of(value)?).filter(|length| *length != u32::MAX);

@@ -40,7 +40,7 @@ fn errno(error: std::io::Error) -> Errno {
 fn set(socket: &UdpSocket, name: &IfName, mut value: EthtoolValue) -> Result<(), Errno> {
     // SAFETY: an all-zero ifreq is valid: it is plain numbers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // An IfName is shorter than the field, so the closing NUL stays.
+    // An `IfName` is shorter than the field, so the closing NUL stays.
     for (to, from) in request.ifr_name.iter_mut().zip(name.as_str().bytes()) {
         *to = libc::c_char::from_ne_bytes([from]);
     }
