@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use api::{Received, VnicAttachment};
+use command::list;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::header::UPGRADE;
 use hyper::{Request, Response};
@@ -14,7 +15,6 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::client::{AuthError, Body};
 use kube::{Api, Client};
-use resident::api_server::list;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use tower::{BoxError, service_fn};

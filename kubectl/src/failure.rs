@@ -2,9 +2,9 @@
 
 use std::error::Error;
 
+use command::ListError;
+use command::chain;
 use kube::client::{AuthError, UpgradeConnectionError};
-use resident::api_server::ListError;
-use resident::logging::chain;
 
 /// The most characters of what a plugin for credentials prints.
 const PRINTED: usize = 300;

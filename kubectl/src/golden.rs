@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use api::VnicAttachment;
+use command::page::Page;
 use health::Fleet;
 use health::fleet::NodeState;
 use k8s_openapi::api::core::v1::Node;
-use resident::page::Page;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vcn::Ocid;
@@ -37,7 +37,7 @@ fn read<T: DeserializeOwned>(file: &str) -> T {
 fn shows(answer: &impl Answer, wide: bool, file: &str) {
     let mut page = Page::default();
     answer.show(&mut page, Style { wide, now_unix_millis: NOW });
-    assert_eq!(resident::documents::compare_file(&path(file), &page.into_text()), Ok(()));
+    assert_eq!(documents::compare_file(&path(file), &page.into_text()), Ok(()));
 }
 
 fn status() -> Status {
@@ -65,7 +65,7 @@ fn gpus_shows_each_faulty_device_of_the_worst_nodes_first() {
     let gpus = || Gpus::of(Status::new(read("gpus/fleet.json"), None));
     shows(&gpus(), NARROW, "gpus/table.txt");
     let text = serde_json::to_string_pretty(&gpus()).unwrap() + "\n";
-    assert_eq!(resident::documents::compare_file(&path("gpus/output.json"), &text), Ok(()));
+    assert_eq!(documents::compare_file(&path("gpus/output.json"), &text), Ok(()));
     assert_eq!(gpus().exit(), Exit::Problem);
     let mut fleet: Fleet = read("gpus/fleet.json");
     fleet.nodes.retain(|node| node.name == "10.0.0.3");
@@ -85,7 +85,7 @@ fn status_without_controller_shows_conditions_and_vnics() {
 #[test]
 fn status_as_yaml_keeps_its_form() {
     let text = serde_yaml_ng::to_string(&status()).unwrap();
-    assert_eq!(resident::documents::compare_file(&path("status/output.yaml"), &text), Ok(()));
+    assert_eq!(documents::compare_file(&path("status/output.yaml"), &text), Ok(()));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn node_shows_problems_with_the_next_step() {
     let answer = NodeAnswer::of_view(read("node/view.json"), has.clone(), vnics(Some(&instance)));
     shows(&answer, NARROW, "node/table.txt");
     let text = serde_json::to_string_pretty(&answer).unwrap() + "\n";
-    assert_eq!(resident::documents::compare_file(&path("node/output.json"), &text), Ok(()));
+    assert_eq!(documents::compare_file(&path("node/output.json"), &text), Ok(()));
     let why = "there is no Lease a/b".to_owned();
     let answer = NodeAnswer::of_api(nodes::entry(&object), why, has, Vnics::default());
     shows(&answer, NARROW, "node/no-controller.txt");

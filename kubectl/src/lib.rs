@@ -19,6 +19,7 @@ mod connection;
 mod failure;
 #[cfg(test)]
 mod golden;
+mod interrupts;
 mod kubeconfig;
 mod leader;
 mod nodes;

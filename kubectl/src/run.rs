@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Parser as _;
-use resident::page::Page;
+use command::page::Page;
 use serde::Serialize;
 use tokio::time::timeout;
 use vcn::printable;

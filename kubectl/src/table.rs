@@ -1,6 +1,6 @@
 //! Cells: what they show, how short, and in which color.
 
-use resident::page::{Color, age};
+use command::page::{Color, age};
 
 use crate::run::Style;
 

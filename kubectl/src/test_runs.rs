@@ -7,10 +7,10 @@ use anyhow::{Context as _, anyhow, bail};
 use api::{NetworkTest, NetworkTestStatus, TestState};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use crate::cluster::Cluster;
+use crate::interrupts::Interrupts;
 
 /// More than the deadline of a test, for the controller to begin and to write the result.
 const LONGEST: Duration = Duration::from_secs(210);
@@ -27,11 +27,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Vec<anyhow::Result<NetworkTestStatus>>> {
     let api: Api<NetworkTest> = Api::all(cluster.client().await?);
     // Before the first test exists: from here on, Ctrl-C does not end the process.
-    let mut interrupts = [SignalKind::interrupt(), SignalKind::terminate()]
-        .into_iter()
-        .map(signal)
-        .collect::<Result<Vec<Signal>, _>>()
-        .context("waiting for signals")?;
+    let mut interrupts = Interrupts::new().context("waiting for signals")?;
     let mut created = Vec::new();
     for test in &tests {
         let test = api.create(&PostParams::default(), test).await.context("creating a NetworkTest");
@@ -41,7 +37,7 @@ pub(crate) async fn run(
     // Cancel-safe: both only read, and the tests are deleted whichever ends first.
     let statuses = tokio::select! {
         statuses = wait(&api, &names) => statuses,
-        () = interrupted(&mut interrupts) => Err(anyhow!("interrupted")),
+        () = interrupts.next() => Err(anyhow!("interrupted")),
     };
     let mut left = Vec::new();
     for name in &names {
@@ -58,14 +54,6 @@ pub(crate) async fn run(
     let mut statuses = statuses.into_iter();
     let status = |name: anyhow::Result<String>| name.and_then(|_| statuses.next().context("no status"));
     Ok(created.into_iter().map(status).collect())
-}
-
-async fn interrupted(signals: &mut [Signal]) {
-    let [interrupt, terminate] = signals else { return std::future::pending().await };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
 }
 
 /// Waits for the end of all.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::Received;
+use command::list;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::ApiResource;
 use kube::{Api, Client};
-use resident::api_server::list;
 
 use crate::attachment::observe::pod_network::KubePodNetworks;
 use crate::cluster::client::patient;

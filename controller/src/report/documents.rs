@@ -15,20 +15,20 @@ fn page() -> PathBuf {
 }
 
 fn holds(part: &str, table: &str) {
-    assert_eq!(resident::documents::compare(&page(), part, table), Ok(()));
+    assert_eq!(documents::compare(&page(), part, table), Ok(()));
 }
 
 /// The expressions of the alert rules.
 fn alerts() -> Vec<String> {
-    resident::documents::alerts().unwrap().into_iter().map(|alert| alert.expression).collect()
+    documents::alerts().unwrap().into_iter().map(|alert| alert.expression).collect()
 }
 
 // One test, because both write the same file.
 #[test]
 fn keys_and_metrics_are_documented() {
     holds("keys", &explain::markdown(&keys()));
-    let alerts = resident::documents::alerts().unwrap();
-    let action = |metric: &str| resident::documents::action(&alerts, metric);
+    let alerts = documents::alerts().unwrap();
+    let action = |metric: &str| documents::action(&alerts, metric);
     holds("metrics", &markdown(Metrics::default().descriptions(), action));
 }
 
@@ -36,8 +36,8 @@ fn keys_and_metrics_are_documented() {
 fn the_shipped_configmap_has_every_key_and_sets_none() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/controller.conf");
     let wanted = explain::commented("oke-node-controller", &keys());
-    assert_eq!(resident::documents::compare_file(&path, &wanted), Ok(()));
-    assert_eq!(resident::documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
+    assert_eq!(documents::compare_file(&path, &wanted), Ok(()));
+    assert_eq!(documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
 }
 
 #[test]

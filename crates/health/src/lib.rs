@@ -15,7 +15,6 @@
 
 pub mod collector;
 pub mod collectors;
-pub mod documents;
 pub mod engine;
 pub mod facts;
 pub mod fleet;

@@ -1,6 +1,5 @@
 //! The API server, as a pod on the host's network reaches it: whether there is one, and a client of it.
 
-use std::fmt::Debug;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -9,12 +8,9 @@ use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use kube::api::ListParams;
 use kube::client::{Body, ConfigExt as _};
-use kube::{Api, Client, Config};
+use kube::{Client, Config};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use serde::de::DeserializeOwned;
-use thiserror::Error;
 use tower::{BoxError, ServiceBuilder};
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -24,23 +20,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-
-/// The objects of a page, as kubectl lists them.
-const PAGE: u32 = 500;
-
-/// The most pages of a list: 200,000 objects. A server that always names another page would never end.
-const PAGES_MAX: usize = 400;
-
-/// Why there is no list.
-#[derive(Debug, Error)]
-pub enum ListError {
-    /// The API server did not answer, or refused.
-    #[error(transparent)]
-    Api(#[from] kube::Error),
-    /// It has more than the largest cluster.
-    #[error("the list has more than {PAGES_MAX} pages")]
-    TooLong,
-}
 
 /// What the kubelet mounts, and `Config::incluster` reads.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -100,35 +79,10 @@ pub fn connect(config: Config) -> Result<Client, kube::Error> {
     Ok(Client::new(service, config.default_namespace))
 }
 
-/// Lists the selected objects, page by page.
-///
-/// # Errors
-/// When the API server does not answer or refuses, or has too many pages.
-pub async fn list<K: Clone + Debug + DeserializeOwned>(
-    api: &Api<K>,
-    selected: ListParams,
-) -> Result<Vec<K>, ListError> {
-    let mut found = Vec::new();
-    let mut params = selected.limit(PAGE);
-    for _ in 0..PAGES_MAX {
-        let page = api.list(&params).await?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
-    Err(ListError::TooLong)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use hyper::{Request, Response};
     use k8s_openapi::api::core::v1::Node;
-    use kube::client::Body;
-    use tower::service_fn;
+    use kube::Api;
 
     use super::*;
 
@@ -155,15 +109,5 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         unanswered.abort();
-    }
-
-    #[tokio::test]
-    async fn list_without_end_is_an_error() {
-        let page = async |_: Request<Body>| {
-            let page = r#"{"kind":"NodeList","apiVersion":"v1","metadata":{"continue":"x"},"items":[{"metadata":{}}]}"#;
-            Ok::<_, Infallible>(Response::new(Body::from(page.as_bytes().to_vec())))
-        };
-        let nodes: Api<Node> = Api::all(Client::new(service_fn(page), "default"));
-        assert!(matches!(list(&nodes, ListParams::default()).await, Err(ListError::TooLong)));
     }
 }

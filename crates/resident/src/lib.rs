@@ -4,7 +4,7 @@
 //! ```text
 //!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (restart in place)
 //!   logging (JSON lines)    metrics (and their table in docs/)    server (/healthz, /readyz, /metrics)    scrape (/metrics for other machines)
-//!   events (of Kubernetes)    api_server (a client of it, inside a pod)    page (text for a terminal)
+//!   events (of Kubernetes)    api_server (a client of it, inside a pod)
 //!   watch_activity (whether a watch of it is alive)
 //! ```
 
@@ -12,11 +12,9 @@ pub mod api_server;
 pub mod args;
 pub mod command_line;
 pub mod config;
-pub mod documents;
 pub mod events;
 pub mod logging;
 pub mod metrics;
-pub mod page;
 pub mod readable;
 pub mod reload;
 pub mod scrape;

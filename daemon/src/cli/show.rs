@@ -18,7 +18,7 @@ use crate::cli::query::query;
 use crate::report::attachments::Attachment;
 use crate::report::status::Status;
 use crate::settings::Settings;
-use resident::page::Page;
+use command::page::Page;
 
 /// What is printed, and the exit status.
 pub(crate) type Printout = (String, Exit);

@@ -11,7 +11,7 @@ use crate::settings::Settings;
 
 fn holds(document: &str, part: &str, table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(document);
-    assert_eq!(resident::documents::compare(&path, part, table), Ok(()));
+    assert_eq!(documents::compare(&path, part, table), Ok(()));
 }
 
 #[test]
@@ -23,26 +23,26 @@ fn the_keys_are_documented() {
 fn the_shipped_configmap_has_every_key_and_sets_none() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/agent.conf");
     let wanted = explain::commented("oke-node-agent", &keys());
-    assert_eq!(resident::documents::compare_file(&path, &wanted), Ok(()));
-    assert_eq!(resident::documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
+    assert_eq!(documents::compare_file(&path, &wanted), Ok(()));
+    assert_eq!(documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
 }
 
 #[test]
 fn the_metrics_are_documented() {
-    let alerts = resident::documents::alerts().unwrap();
-    let action = |metric: &str| resident::documents::action(&alerts, metric);
+    let alerts = documents::alerts().unwrap();
+    let action = |metric: &str| documents::action(&alerts, metric);
     holds("metrics.md", "metrics", &markdown(Metrics::default().descriptions(), action));
 }
 
 #[test]
 fn the_conditions_are_documented() {
-    holds("operator.md", "conditions", &health::documents::conditions());
+    holds("operator.md", "conditions", &documents::health_tables::conditions());
 }
 
 #[test]
 fn health_signals_are_documented() {
-    holds("signals.md", "signals", &health::documents::signals());
-    holds("privileges.md", "collectors", &health::documents::privileges());
+    holds("signals.md", "signals", &documents::health_tables::signals());
+    holds("privileges.md", "collectors", &documents::health_tables::privileges());
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, ready};
 
+use command::chain;
 use hyper::body::{Bytes, Frame};
-use resident::logging::chain;
 use tokio::time::{Sleep, sleep};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! `nettest` of a connection from or to a Pod, or to a Service: facts, then probes, then the cause.
 
-use resident::page::Page;
+use command::page::Page;
 use serde::Serialize;
 
 use crate::args::NetTestArgs;

@@ -1,6 +1,6 @@
 //! `explain`: what a word means and what to do, without a cluster.
 
-use resident::page::Page;
+use command::page::Page;
 use serde::Serialize;
 
 use crate::catalog::{self, Entry};

@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
+use command::page::{Page, age};
 use health::fleet::{FleetNode, NodeState};
 use health::summary::Check;
 use health::{Area, Verdict};
-use resident::page::{Page, age};
 use serde::Serialize;
 
 use crate::args::GpusArgs;

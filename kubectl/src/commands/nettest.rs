@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use anyhow::{Context as _, bail};
 use api::{NetworkTest, NetworkTestStatus, PairVerdict, TargetService, TestState, TestTarget};
+use command::page::Page;
 use nettest::{Cause, Label};
-use resident::page::Page;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -5,9 +5,9 @@ mod devices;
 pub(crate) mod finding;
 
 use anyhow::{Context as _, bail};
+use command::page::{Page, age};
 use health::fleet::{FleetNode, NodeDetails, NodeState};
 use k8s_openapi::api::core::v1::Node;
-use resident::page::{Page, age};
 use serde::Serialize;
 use serde_json::Value;
 

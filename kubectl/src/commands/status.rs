@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use anyhow::Context as _;
+use command::page::{Page, age};
 use health::Fleet;
 use health::Verdict;
 use health::fleet::{FleetNode, NodeState};
-use resident::page::{Page, age};
 use serde::Serialize;
 
 use crate::args::{NodeSelection, StatusArgs};

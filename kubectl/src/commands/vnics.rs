@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 use api::condition::{self, ConditionType};
 use api::{AttachmentReason, NodeReport, Purpose, Reason as _, VnicAttachment, instance_of};
-use resident::page::Page;
+use command::page::Page;
 use serde::Serialize;
 use vcn::Ocid;
 

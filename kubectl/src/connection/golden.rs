@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use resident::documents::compare;
-use resident::page::Page;
+use command::page::Page;
+use documents::compare;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -98,7 +98,7 @@ fn cases_have_their_answers() {
         let answer = answer(&case);
         answer.show(&mut page, Style { wide: false, now_unix_millis: 0 });
         page.line(format_args!("exit status {}", answer.exit() as u8));
-        wrong.extend(resident::documents::compare_file(&case.join("answer.txt"), &page.into_text()).err());
+        wrong.extend(documents::compare_file(&case.join("answer.txt"), &page.into_text()).err());
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -4,14 +4,14 @@ use std::fmt::Debug;
 
 use anyhow::{Context as _, bail};
 use api::Received;
+use command::chain;
+use command::list;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, Selector};
 use kube::{Api, Client};
-use resident::api_server::list;
-use resident::logging::chain;
 use serde::de::DeserializeOwned;
 
 use super::ends::{ObjectName, Source, Target};

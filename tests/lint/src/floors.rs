@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("crates/cni", 1),
     ("crates/telemetry", 1),
     ("crates/channel", 1),
+    ("crates/command", 1),
     ("crates/resident", 1),
     // Decisions: pure planning, thin appliers.
     ("crates/attachment", 2),
@@ -44,6 +45,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("crates/api", "crates/vcn", "resources and annotations are written in the VCN's nouns"),
     ("crates/attachment", "crates/datapath", "it joins what is recorded and what is planned, for each plugin"),
     ("crates/attachment", "crates/ipam", "it joins what is recorded and what is planned, for each plugin"),
+    ("crates/resident", "crates/command", "a log line and a command write an error alike"),
     ("daemon", "installer", "the agent runs the installer as a library: one resident container, one binary fewer"),
     ("tests", "sandbox", "the black-box tests drive the sandbox"),
     ("sandbox", "tests/kube", "the demo has a cluster; both are for tests alone"),

@@ -168,7 +168,7 @@ fn impl_blocks(code: &str) -> Vec<(&str, Range<usize>)> {
 }
 
 /// The block that follows, with its braces; `None` if a semicolon ends the item before it.
-fn block(code: &str, from: usize) -> Option<Range<usize>> {
+pub(crate) fn block(code: &str, from: usize) -> Option<Range<usize>> {
     let (mut depth, mut start) = (0_usize, None);
     for (at, byte) in code.bytes().enumerate().skip(from) {
         match byte {

@@ -4,6 +4,7 @@
 //! ```text
 //!   cargo metadata ──▶ workspace ─┬─▶ floors       who may depend on whom
 //!                                 ├─▶ linkage      what a plugin may link
+//!                                 ├─▶ portable     kubectl's plugin runs on other systems than Linux
 //!                                 ├─▶ manifests    inherited lints and versions
 //!                                 └─▶ modules      every file is declared by another
 //!   the files ───────▶ tree ──────┬─▶ headers      what a file is for, its length, no unsafe code in all of it
@@ -27,6 +28,7 @@ pub mod linkage;
 pub mod links;
 pub mod manifests;
 pub mod modules;
+pub mod portable;
 pub mod source;
 pub mod tree;
 pub mod tuples;
@@ -53,8 +55,9 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
 
     let mut findings = floors::check(&workspace);
     for plugin in workspace.plugins() {
-        findings.extend(linkage::check(&plugin.name, &linkage::linked_crates(&root, &plugin.name)?));
+        findings.extend(linkage::check(&plugin.name, &linkage::linked_crates(&root, &plugin.name, None)?));
     }
+    findings.extend(portable::check(&root, &workspace, &tree)?);
     findings.extend(manifests::check(&workspace, &tree));
     findings.extend(modules::check(&workspace, &tree));
     findings.extend(headers::check(&tree));

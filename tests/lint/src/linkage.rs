@@ -20,12 +20,14 @@ const FORBIDDEN: &[(&str, &str)] = &[
 ];
 
 /// The names of all crates that end up in `package`, its features resolved as if it were built alone (in a build of the
-/// whole workspace the features of other packages would leak in). Test and build dependencies do not count.
+/// whole workspace the features of other packages would leak in), for this machine or for a target. Test and build dependencies do
+/// not count.
 ///
 /// # Errors
 /// When cargo fails.
-pub fn linked_crates(root: &Path, package: &str) -> anyhow::Result<BTreeSet<String>> {
-    let args = ["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"];
+pub fn linked_crates(root: &Path, package: &str, target: Option<&str>) -> anyhow::Result<BTreeSet<String>> {
+    let mut args = vec!["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"];
+    args.extend(target.iter().flat_map(|target| ["--target", target]));
     Ok(crate_names(&String::from_utf8_lossy(&cargo(root, &args)?)))
 }
 
@@ -69,7 +71,7 @@ mod tests {
 
     #[test]
     fn cargo_lists_this_crate_without_its_test_dependencies() {
-        let linked = linked_crates(Path::new(env!("CARGO_MANIFEST_DIR")), "lint").unwrap();
+        let linked = linked_crates(Path::new(env!("CARGO_MANIFEST_DIR")), "lint", None).unwrap();
         assert!(linked.contains("serde_json") && !linked.contains("tempfile"), "{linked:?}");
     }
 }

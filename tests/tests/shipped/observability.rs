@@ -206,7 +206,7 @@ fn each_alert_uses_exported_metrics_and_names_its_runbook() {
 /// The tables of docs/ are made from these fields, line by line.
 #[test]
 fn documents_read_the_same_alerts_as_prometheus() {
-    let read = resident::documents::alerts().unwrap();
+    let read = documents::alerts().unwrap();
     let parsed = rules();
     assert_eq!(read.len(), parsed.len());
     for (one, other) in read.iter().zip(&parsed) {
@@ -233,7 +233,7 @@ fn the_table_of_alerts_is_documented() {
             annotations.effect
         );
     }
-    assert_eq!(resident::documents::compare(&root().join("docs/alerts.md"), "alerts", &table), Ok(()));
+    assert_eq!(documents::compare(&root().join("docs/alerts.md"), "alerts", &table), Ok(()));
 }
 
 #[test]

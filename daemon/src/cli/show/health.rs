@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use command::page::{Page, age};
 use health::{Report, SignalState, Verdict, collectors};
-use resident::page::{Page, age};
 
 pub(super) fn text(page: &mut Page, report: &Report, now: SystemTime) {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -1,8 +1,8 @@
 //! A node whose pods use another program's network, which the agent shows but cannot judge.
 
+use command::page::Page;
 use installer::{AddressUse, ForeignNetwork, foreign_network};
 use resident::logging::chain;
-use resident::page::Page;
 use serde::Serialize;
 
 use crate::report::status::Status;

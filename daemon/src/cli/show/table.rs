@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use command::page::{Page, age};
 use ipam::AssignedAddress;
-use resident::page::{Page, age};
 use vcn::Purpose;
 
 use crate::decide::usage::Usage;

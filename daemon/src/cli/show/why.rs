@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use resident::page::{Page, age};
+use command::page::{Page, age};
 use serde::Serialize;
 
 use super::other_network::{self, OtherNetwork};

@@ -1,8 +1,8 @@
 //! What an agent reports of its node, as far as it is shown. The agent may be of another version: words stay texts, and a
 //! missing field has a default.
 
+use command::page::{Page, age};
 use health::Report;
-use resident::page::{Page, age};
 use serde::Deserialize;
 use serde_json::Value;
 

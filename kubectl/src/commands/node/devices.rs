@@ -1,10 +1,10 @@
 //! The accelerators of a node, from its agent: where each is, what it is called, and what it needs.
 
+use command::page::Page;
 use health::fleet::NodeState;
 use health::hardware::device::{Device, FaultyDevice};
 use health::rules::Severity;
 use health::{Area, Report, SignalState, Verdict, collectors};
-use resident::page::Page;
 use serde::Serialize;
 
 use crate::catalog;

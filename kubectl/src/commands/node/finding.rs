@@ -2,6 +2,7 @@
 //! VnicAttachments that are not ready, each cause once and with its next step.
 
 use api::{AttachmentReason, Reason as _};
+use command::page::Page;
 use health::fleet::{CLOUD_AGENT_PLUGINS, NodeState, VNIC_ATTACHMENT};
 use health::hardware::device::FaultyDevice;
 use health::reason::Reason as AgentReason;
@@ -9,7 +10,6 @@ use health::report::NotMeasured;
 use health::rules::Severity;
 use health::summary::{Check, Summary};
 use health::{Report, SignalState, Verdict, collectors};
-use resident::page::Page;
 use serde::Serialize;
 
 use super::agent::{AgentCondition, AgentStatus};

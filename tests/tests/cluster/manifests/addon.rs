@@ -285,9 +285,9 @@ fn addon_schema_and_values_schema_follow_the_settings() {
     for (path, schema) in
         [("manifests/addon/schema.json", addon_schema()), ("manifests/chart/values.schema.json", values_schema())]
     {
-        assert_eq!(resident::documents::compare_file(&root().join(path), &pretty(&schema)), Ok(()));
+        assert_eq!(documents::compare_file(&root().join(path), &pretty(&schema)), Ok(()));
     }
-    assert_eq!(resident::documents::compare(&root().join("docs/addon.md"), "keys", &table()), Ok(()));
+    assert_eq!(documents::compare(&root().join("docs/addon.md"), "keys", &table()), Ok(()));
 }
 
 #[test]

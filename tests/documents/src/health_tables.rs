@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::collector::Signal;
-use crate::collectors::{self, KINDS};
-use crate::fleet::controller_signal_healthy;
-use crate::reason::Reason;
-use crate::rules::Rules;
+use health::collector::Signal;
+use health::collectors::{self, KINDS};
+use health::fleet::controller_signal_healthy;
+use health::reason::Reason;
+use health::rules::Rules;
 
 /// Signal, source, rules, reason, remedy.
 pub fn signals() -> String {
