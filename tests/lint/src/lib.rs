@@ -9,7 +9,8 @@
 //!                                 └─▶ modules      every file is declared by another
 //!   the files ───────▶ tree ──────┬─▶ headers      what a file is for, its length, no unsafe code in all of it
 //!                      source     ├─▶ clocks       no socket where the clock is paused
-//!                      functions  ├─▶ containers   what tests start only in a container
+//!                      functions  ├─▶ circles      no two modules of a program import each other
+//!                                 ├─▶ containers   what tests start only in a container
 //!                                 ├─▶ ignored      who runs a test that is ignored
 //!                                 ├─▶ tuples       no parameter is a tuple
 //!                                 ├─▶ type_names   no name of a type in prose
@@ -17,6 +18,7 @@
 //!                                 └─▶ words        plain words in strings, comments and documents
 //! ```
 
+pub mod circles;
 pub mod clocks;
 pub mod containers;
 pub mod finding;
@@ -61,6 +63,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(manifests::check(&workspace, &tree));
     findings.extend(modules::check(&workspace, &tree));
     findings.extend(headers::check(&tree));
+    findings.extend(circles::check(&tree));
     findings.extend(clocks::check(&workspace, &tree));
     findings.extend(containers::check(&tree));
     findings.extend(ignored::check(&tree));
