@@ -27,26 +27,19 @@ mod units;
 mod versions;
 mod vnics;
 
-use std::time::Duration;
-
-pub use hpc_plugins::has_rdma_network;
-
-use crate::collector::{Area, Kind, Signal};
-use crate::fleet::CONTROLLER_SIGNALS;
+use crate::collector::Kind;
+use crate::controller_signals::CONTROLLER_SIGNALS;
 use crate::hardware;
-use crate::rules::INVALID_RULES;
+use crate::signal::{Area, Signal, Unit};
 
-pub(crate) const MINUTE: Duration = Duration::from_secs(60);
-pub(crate) const FIVE_MINUTES: Duration = Duration::from_secs(300);
-
-/// What needs nothing but the container's own /proc and /sys, which show the host's network and kernel.
-pub(crate) const NOTHING: &str = "nothing";
-
-/// What the agent knows anyway.
-const AGENT: &str = "nothing: the agent's own report";
-
-/// The mount of the host's cgroups.
-const CGROUPS: &str = "`/sys/fs/cgroup`, read-only";
+/// How many rules of the file are not valid; measured by the engine.
+pub(crate) const INVALID_RULES: Signal = Signal {
+    name: "invalid_rules",
+    unit: Unit::Count,
+    source: "the file HEALTH_RULES, and the controller's rules",
+    why: "A rule that is not valid is left out, so its signal is judged by the shipped rule or by none.",
+    remedy: "Correct the rule that the detail names in the key health-rules.json of the agent's ConfigMap, or of the controller's.",
+};
 
 /// All of them.
 pub const KINDS: &[Kind] = &[

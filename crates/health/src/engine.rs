@@ -2,20 +2,22 @@
 //! abandoned, its signals are unknown, and it is not started again until it returns.
 
 mod overrides;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::collector::{Gap, Kind, Memory, Readings, Value};
+use crate::collector::{Kind, Memory, Readings};
+use crate::collectors::INVALID_RULES;
 use crate::facts::Facts;
 use crate::hardware::device::Device;
 use crate::host::Host;
 use crate::judge::{Judge, Reading};
 use crate::report::Report;
-use crate::rules::{Hardware, INVALID_RULES, version};
+use crate::rules::{Hardware, version};
+use crate::signal::Gap;
 
 pub use overrides::RulesFiles;
 use overrides::{Overrides, OverridesRead};
@@ -37,9 +39,6 @@ const SPREAD: Duration = Duration::from_secs(15);
 
 /// A collector that could not measure runs again after this.
 const SOON: Duration = Duration::from_secs(60);
-
-/// Collectors read files into buffers on the heap.
-const STACK: usize = 256 << 10;
 
 /// The collectors and their results.
 pub struct Engine {
@@ -274,5 +273,5 @@ fn start(run: Run) -> std::io::Result<()> {
         // The engine may be gone.
         let _ = done.send(FinishedRun { task, memory, readings });
     };
-    thread::Builder::new().name(name).stack_size(STACK).spawn(work).map(drop)
+    worker::spawn(name, work)
 }

@@ -5,8 +5,7 @@ mod quantity;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::collector::Gap;
-use crate::hardware::dcgm::Exporter;
+use crate::signal::Gap;
 
 pub use quantity::mebibytes;
 
@@ -46,6 +45,18 @@ pub struct Facts {
     pub dcgm: Option<Exporter>,
     /// The last reconcile, once there is one.
     pub network: Option<NetworkFacts>,
+}
+
+/// Where NVIDIA's dcgm-exporter is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exporter {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The path of its page.
+    pub path: String,
+    /// Whether the address is one of this node. A page from any other must name the node's GPUs by their UUIDs, because GPUs of all
+    /// nodes of a shape have the same places on the bus.
+    pub is_of_node: bool,
 }
 
 /// A plugin that the agent installs.

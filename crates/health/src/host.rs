@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::collector::Gap;
 use crate::facts::Facts;
 use crate::open::{FinalLink, open};
+use crate::signal::Gap;
 use crate::system::System;
 
 /// More than any file that collectors read: /proc/net/softnet_stat of 512 CPUs takes 90 KiB.

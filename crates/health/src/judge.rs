@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::collector::{Gap, Signal, Value};
-use crate::report::{NotMeasured, SignalState, Verdict};
-use crate::rules::{Action, Hardware, Rule, Rules, Severity};
+use crate::collector::Value;
+use crate::report::SignalState;
+use crate::rules::{Hardware, Rule, Rules};
+use crate::signal::{Gap, Signal};
+use crate::verdict::{Action, NotMeasured, Severity, Verdict};
 
 /// The results so far.
 #[derive(Debug, Default)]

@@ -15,6 +15,7 @@
 
 pub mod collector;
 pub mod collectors;
+pub mod controller_signals;
 pub mod engine;
 pub mod facts;
 pub mod fleet;
@@ -27,15 +28,19 @@ pub mod reason;
 pub mod repair;
 pub mod report;
 pub mod rules;
+pub mod signal;
 pub mod summary;
 pub mod system;
+pub mod verdict;
 
-pub use collector::{Area, Gap, Kind, Sample, Signal, Unit};
-pub use collectors::has_rdma_network;
+pub use collector::{Kind, Sample};
 pub use engine::Engine;
 pub use facts::{Facts, mebibytes};
 pub use fleet::Fleet;
+pub use hardware::shapes::has_rdma_network;
 pub use host::Host;
 pub use reason::Reason;
-pub use report::{Report, SignalState, Verdict};
+pub use report::{Report, SignalState};
+pub use signal::{Area, Gap, Signal, Unit};
 pub use summary::Summary;
+pub use verdict::Verdict;

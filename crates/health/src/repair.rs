@@ -1,68 +1,21 @@
 //! Repairs: which limits of the kernel a rule with `"action": "repair"` may raise, when, and when they are set back. Pure: it
 //! returns steps, and the agent carries them out.
 
+pub(crate) mod limit;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::report::{Report, SignalState, Verdict};
-use crate::rules::Action;
+use crate::report::{Report, SignalState};
+use crate::verdict::{Action, Verdict};
+
+pub use limit::{LIMITS, Limit};
 
 /// How long a raised limit may take to help: longer than the samples of a shipped rule reach back.
 pub const TRIAL: Duration = Duration::from_mins(15);
 
 /// The least time between two attempts.
 const REST: Duration = Duration::from_hours(1);
-
-/// A limit that can be raised without harm: it costs only memory that is in use.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Limit {
-    /// Its name.
-    pub name: &'static str,
-    /// The settings below /proc/sys. A signal does not say which family is full, so each of them is raised, from its own value.
-    pub settings: &'static [&'static str],
-    /// The signal of its use, in percent.
-    used: &'static str,
-    /// The signal of what is lost when it is used up.
-    lost: &'static str,
-    /// Never higher.
-    cap: u64,
-    /// Bytes of memory for each, which may take 2 % of the memory.
-    bytes: u64,
-}
-
-/// All of them.
-pub const LIMITS: &[Limit] = &[
-    Limit {
-        name: "connections",
-        settings: &["net/netfilter/nf_conntrack_max"],
-        used: "conntrack_use",
-        lost: "conntrack_drops",
-        cap: 2 * 1024 * 1024,
-        bytes: 400,
-    },
-    Limit {
-        name: "neighbours",
-        // gc_thresh3 is the limit. From gc_thresh2 on, the kernel removes entries early, so it rises with the limit.
-        settings: &[
-            "net/ipv4/neigh/default/gc_thresh1",
-            "net/ipv4/neigh/default/gc_thresh2",
-            "net/ipv4/neigh/default/gc_thresh3",
-            "net/ipv6/neigh/default/gc_thresh1",
-            "net/ipv6/neigh/default/gc_thresh2",
-            "net/ipv6/neigh/default/gc_thresh3",
-        ],
-        used: "neighbour_use",
-        lost: "neighbour_overflows",
-        // A /16 subnet.
-        cap: 65_536,
-        bytes: 1024,
-    },
-];
-
-/// Whether a rule about a signal may repair.
-pub fn is_repairable(signal: &str) -> bool {
-    LIMITS.iter().any(|limit| [limit.used, limit.lost].contains(&signal))
-}
 
 /// Set the settings of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! The results as data: the same value feeds metrics, the command line and, later, the controller.
 
 use serde::{Deserialize, Serialize};
-use vcn::words;
 
-use crate::collector::{Signal, Unit};
 use crate::hardware::device::{Device, FaultyDevice};
-use crate::rules::{Action, Severity};
+use crate::signal::{Signal, Unit};
+use crate::verdict::{Action, Severity};
+
+pub use crate::verdict::{NotMeasured, Verdict};
 
 /// All results, by the signal's name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -71,30 +72,6 @@ pub struct SignalState {
     pub every_seconds: u64,
 }
 
-/// A problem without a current value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NotMeasured {
-    /// When it was last measured, in milliseconds since 1970.
-    pub since_unix_millis: u64,
-    /// Why it is not.
-    pub reason: String,
-}
-
-/// A result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Verdict {
-    /// A rule's bound was passed often enough.
-    Problem,
-    /// It could not be measured; the detail says why.
-    Unknown,
-    /// Within all bounds.
-    Healthy,
-    /// Nothing to judge on this node; the detail says why, or is the information itself.
-    NotApplicable,
-}
-
 impl SignalState {
     pub(crate) fn blank(signal: &Signal, every_seconds: u64, unix_millis: u64) -> Self {
         Self {
@@ -153,20 +130,6 @@ impl Report {
         self
     }
 }
-
-impl Verdict {
-    /// Its word in metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Problem => "problem",
-            Self::Unknown => "unknown",
-            Self::Healthy => "healthy",
-            Self::NotApplicable => "not_applicable",
-        }
-    }
-}
-
-words!(Verdict: Problem, Unknown, Healthy, NotApplicable);
 
 #[cfg(test)]
 mod tests {

@@ -11,25 +11,17 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
-use vcn::words;
 
-use crate::collector::{Signal, Unit, version_number};
 use crate::collectors;
-use crate::repair::is_repairable;
+use crate::repair::limit::is_repairable;
+use crate::signal::{Signal, Unit, version_number};
+
+pub use crate::verdict::{Action, Severity};
 
 const SHIPPED: &str = include_str!("rules.json");
 
 /// The longest window of samples: an hour of the usual minute.
 const LONGEST_WINDOW: usize = 60;
-
-/// How many rules of the file are not valid.
-pub const INVALID_RULES: Signal = Signal {
-    name: "invalid_rules",
-    unit: Unit::Count,
-    source: "the file HEALTH_RULES, and the controller's rules",
-    why: "A rule that is not valid is left out, so its signal is judged by the shipped rule or by none.",
-    remedy: "Correct the rule that the detail names in the key health-rules.json of the agent's ConfigMap, or of the controller's.",
-};
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,37 +101,6 @@ pub struct Hardware<'a> {
     pub shape: Option<&'a str>,
     /// MemTotal in GiB.
     pub memory: Option<f64>,
-}
-
-/// How bad it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Something is slower or less safe than it should be.
-    #[default]
-    Warning,
-    /// Pods fail, or will soon.
-    Critical,
-}
-
-/// What the agent does about a problem.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Action {
-    /// It reports it.
-    #[default]
-    #[serde(alias = "Report")]
-    Report,
-    /// It reports it and raises the limit ([`crate::repair`]).
-    #[serde(alias = "Repair")]
-    Repair,
-}
-
-impl Action {
-    /// Whether it is the default.
-    pub fn is_report(&self) -> bool {
-        *self == Self::Report
-    }
 }
 
 /// The rules in force, and what is wrong with the others.
@@ -308,8 +269,6 @@ impl fmt::Display for MemorySizes {
         }
     }
 }
-
-words!(Severity: Warning = "warning", Critical = "critical");
 
 /// Whether a name matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {

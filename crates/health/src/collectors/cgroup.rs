@@ -1,7 +1,7 @@
 //! The host's cgroups, of version 1 or 2, as the agent's container sees them.
 
-use crate::collector::Gap;
 use crate::host::Host;
+use crate::signal::Gap;
 
 /// Where version 1 keeps what does not depend on the reader's PID namespace: `cgroup.procs` leaves out the processes of others.
 const PIDS: &str = "sys/fs/cgroup/pids";

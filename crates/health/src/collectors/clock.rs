@@ -1,8 +1,8 @@
 //! Whether a time service disciplines the clock.
 
-use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const REMEDY: &str = "Check `chronyc tracking` on the host; OCI's time service is 169.254.169.254, UDP port 123. If chronyd is synchronized, add `rtcsync` to /etc/chrony.conf: without it, it leaves the kernel's flag as it is.";
 
@@ -10,7 +10,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "clock",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

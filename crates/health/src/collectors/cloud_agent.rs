@@ -1,8 +1,8 @@
 //! The version of the Oracle Cloud Agent.
 
-use super::FIVE_MINUTES;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit, version_number};
+use crate::collector::{FIVE_MINUTES, Kind, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit, version_number};
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Host,

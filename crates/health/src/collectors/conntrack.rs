@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use vcn::ConntrackCounts;
 
-use super::MINUTE;
 use super::kernel_table::sum_hex;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, Sample};
 use crate::host::{Host, number};
-use crate::rules::Severity;
+use crate::signal::{Area, Gap, Signal, Unit};
+use crate::verdict::Severity;
 
 const REMEDY: &str = "Raise `net.netfilter.nf_conntrack_max` (a connection takes about 400 bytes), and find the pod with the \
                       most connections: `conntrack -L`.";

@@ -3,9 +3,9 @@
 use std::io;
 
 use super::block_devices::mount_of;
-use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 use crate::system::Space;
 
 const REMEDY: &str = "Remove what fills it (images: `crictl rmi --prune`; logs: `journalctl --vacuum-size=1G`), or enlarge it: \
@@ -15,7 +15,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Host,
     name: "disk",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

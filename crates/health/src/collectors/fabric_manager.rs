@@ -2,10 +2,10 @@
 
 use super::cgroup::Cgroups;
 use super::units::running;
-use super::{CGROUPS, MINUTE};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{CGROUPS, Kind, MINUTE, Sample};
 use crate::hardware::inventory::Inventory;
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Accelerators,

@@ -1,8 +1,9 @@
 //! Whether the Oracle Cloud Agent has configured RDMA: the state files of its HPC plugins.
 
-use super::FIVE_MINUTES;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{FIVE_MINUTES, Kind, Sample};
+use crate::hardware::shapes::has_rdma_network;
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Host,
@@ -24,11 +25,6 @@ const FOLDER: &str = "run/oci-hpc";
 /// One file of each group must be there; newer images have the second one.
 const STATES: &[&[&str]] =
     &[&["oci-hpc-rdma-configure.json", "oci-hpc-mlx-configure.json"], &["oci-rdma-authentication.json"]];
-
-/// Whether machines of a shape have an RDMA network.
-pub fn has_rdma_network(shape: &str) -> bool {
-    ["BM.GPU", "BM.HPC", "BM.Optimized"].iter().any(|family| shape.starts_with(family))
-}
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if !has_rdma_network(host.facts.shape.as_deref().unwrap_or_default()) {

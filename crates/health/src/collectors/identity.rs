@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::FIVE_MINUTES;
 use super::units::KUBELET;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{FIVE_MINUTES, Kind, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Network,

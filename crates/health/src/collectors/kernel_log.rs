@@ -4,12 +4,12 @@ mod disk_errors;
 
 use std::io;
 
-use super::MINUTE;
 use super::block_devices::root_devices;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, Sample};
 use crate::host::Host;
 use crate::kernel_log::records;
-use crate::rules::Severity;
+use crate::signal::{Area, Gap, Signal, Unit};
+use crate::verdict::Severity;
 use disk_errors::{failing_device, is_harmless, is_of};
 
 /// The first run counts messages of this time before the newest one, in seconds.

@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::MINUTE;
 use super::cgroup::{Cgroups, UnitState};
 use super::units::KUBELET;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const DEADLINE: Duration = Duration::from_secs(3);
 

@@ -1,9 +1,9 @@
 //! Open files and threads of the whole host, of those that the kernel allows.
 
 use super::cgroup::Cgroups;
-use super::{CGROUPS, MINUTE};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit, version_number};
+use crate::collector::{CGROUPS, Kind, MINUTE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit, version_number};
 
 /// The host's PID namespace (PROC_PID_INIT_INO).
 const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";

@@ -1,14 +1,14 @@
 //! Settings of VNICs' links: different MTUs on one node, and strict reverse-path filtering.
 
-use super::{FIVE_MINUTES, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{FIVE_MINUTES, Kind, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "link_settings",
     every: FIVE_MINUTES,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

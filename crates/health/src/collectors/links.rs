@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::facts::VnicLink;
 use crate::host::{Carrier, Host};
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const SOURCE: &str = "`/sys/class/net/LINK/` of each VNIC's link";
 const REMEDY: &str =
@@ -17,7 +17,7 @@ pub(super) const CARRIER: Kind = Kind {
     area: Area::Network,
     name: "carrier",
     every: Duration::from_secs(15),
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect: carrier,
     signals: &[Signal {
         name: "link_down",
@@ -32,7 +32,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "links",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

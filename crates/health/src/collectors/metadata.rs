@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{FIVE_MINUTES, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{FIVE_MINUTES, Kind, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
@@ -12,7 +12,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "metadata",
     every: FIVE_MINUTES,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[Signal {
         name: "metadata_latency",

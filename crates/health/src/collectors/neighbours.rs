@@ -1,9 +1,9 @@
 //! The kernel's neighbour tables: ARP and IPv6 neighbour discovery.
 
 use super::kernel_table::sum_hex;
-use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const REMEDY: &str = "Raise `net.ipv4.neigh.default.gc_thresh3` and the one of IPv6 in /etc/sysctl.d, to twice the number of \
                       pods and hosts in the node's subnets.";
@@ -12,7 +12,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "neighbours",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

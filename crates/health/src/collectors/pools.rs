@@ -1,15 +1,15 @@
 //! Free addresses for pods.
 
-use super::{AGENT, MINUTE};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{AGENT_REPORT, Kind, MINUTE, Sample};
 use crate::facts::PoolFacts;
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "pools",
     every: MINUTE,
-    privilege: AGENT,
+    privilege: AGENT_REPORT,
     collect,
     signals: &[
         Signal {

@@ -1,9 +1,9 @@
 //! Memory that pods cannot use, so that the kubelet, the runtime and the kernel have some; and the kubelet's eviction threshold.
 
 use super::cgroup::Cgroups;
-use super::{CGROUPS, FIVE_MINUTES};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{CGROUPS, FIVE_MINUTES, Kind, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const MIB: f64 = (1 << 20) as f64;
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::FIVE_MINUTES;
 use super::block_devices::{Stack, holders, is_partition, partitions, root_mount, size, slaves};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{FIVE_MINUTES, Kind, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 

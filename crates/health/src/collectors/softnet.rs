@@ -1,14 +1,14 @@
 //! Packets that the kernel dropped before any protocol saw them.
 
-use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "softnet",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[Signal {
         name: "softnet_drops",

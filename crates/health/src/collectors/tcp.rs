@@ -1,9 +1,9 @@
 //! Retransmitted TCP segments.
 
 use super::kernel_table::value;
-use super::{MINUTE, NOTHING};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 /// With fewer segments a minute, a few lost ones would be many per cent.
 const ENOUGH: f64 = 1000.0;
@@ -12,7 +12,7 @@ pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "tcp",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[Signal {
         name: "tcp_retransmits",

@@ -1,9 +1,9 @@
 //! The host's services, by their cgroups: systemd is not asked.
 
 use super::cgroup::{Cgroups, UnitState};
-use super::{CGROUPS, MINUTE};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{CGROUPS, Kind, MINUTE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const SOURCE: &str = "`/sys/fs/cgroup/*.slice/UNIT/`: cgroup.events of version 2, pids.current of version 1";
 

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 
-use super::FIVE_MINUTES;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{FIVE_MINUTES, Kind, Sample};
 use crate::facts::InstalledPlugin;
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const WHY: &str = "A problem that only some nodes have is often one of a version.";
 

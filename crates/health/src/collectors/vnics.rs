@@ -1,16 +1,16 @@
 //! What the agent's last reconcile found: VNICs that are not configured as they should be, firewalls that reject forwarded packets,
 //! other network managers, and how often another program reverts our objects.
 
-use super::{AGENT, MINUTE};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
+use crate::collector::{AGENT_REPORT, Kind, MINUTE, Sample};
 use crate::facts::Topic;
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Network,
     name: "vnics",
     every: MINUTE,
-    privilege: AGENT,
+    privilege: AGENT_REPORT,
     collect,
     signals: &[
         Signal {

@@ -4,12 +4,14 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Gap, STACK, Value};
+use super::worker;
+use crate::collector::Value;
 use crate::host;
-use crate::rules::{Rules, RulesText, Severity};
+use crate::rules::{Rules, RulesText};
+use crate::signal::Gap;
+use crate::verdict::Severity;
 
 /// How often the files are read. The kubelet takes about a minute to update one, too.
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
@@ -117,8 +119,8 @@ impl Overrides {
         let (RulesFiles { controller, own }, read) = (self.files.clone(), self.read);
         // The engine may be gone.
         let work = move || drop(done.send([read(&controller), read(&own)]));
-        let thread = thread::Builder::new().name("health rules".to_owned()).stack_size(STACK).spawn(work);
-        thread.map(|_| reading).map_err(|error| Gap::unknown(format!("start a thread: {error}")))
+        let started = worker::spawn("health rules".to_owned(), work);
+        started.map(|()| reading).map_err(|error| Gap::unknown(format!("start a thread: {error}")))
     }
 }
 
@@ -135,6 +137,7 @@ fn read_file(path: &Path) -> FileRead {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::thread;
 
     use super::*;
 

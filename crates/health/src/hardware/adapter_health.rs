@@ -3,15 +3,15 @@
 use super::device::FaultyDevice;
 use super::inventory::{Adapter, Inventory};
 use super::pci::PciAddress;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::{MINUTE, NOTHING};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(crate) const KIND: Kind = Kind {
     area: Area::Accelerators,
     name: "adapter_health",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[Signal {
         name: "rdma_adapters_unhealthy",

@@ -2,15 +2,15 @@
 
 use super::device::FaultyDevice;
 use super::inventory::{AMD, Gpu, Inventory, file, is_awake};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::{FIVE_MINUTES, NOTHING};
+use crate::collector::{FIVE_MINUTES, Kind, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(crate) const KIND: Kind = Kind {
     area: Area::Accelerators,
     name: "amd_memory",
     every: FIVE_MINUTES,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

@@ -2,20 +2,23 @@
 //! about this node and current. What the kernel reports about a GPU outranks it.
 
 mod page;
+pub(crate) mod pages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use self::page::{CLOCK_REASONS, GpuPage, HEALTH, Page, REMAP_FAILURE, Reading};
-use super::device::FaultyDevice;
-use super::events::{EVENTS_FILE, Events};
+use self::page::{CLOCK_REASONS, GpuPage, HEALTH, Page, REMAP_FAILURE};
+use self::pages::Watched;
+use super::events::Events;
+use super::events::file::EVENTS_FILE;
 use super::inventory::{Inventory, NVIDIA};
 use super::pci::PciAddress;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::MINUTE;
+use crate::collector::{Kind, MINUTE, Sample};
 use crate::host::{Host, names};
+use crate::signal::{Area, Gap, Signal, Unit};
+
+pub use crate::facts::Exporter;
 
 const SOURCE: &str = "the page of dcgm-exporter at `DCGM_METRICS`";
 
@@ -53,18 +56,11 @@ pub(crate) const KIND: Kind = Kind {
 /// The longest wait for a page. The engine gives up after 5 s.
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// The longest time without a change of a GPU's values: by default the exporter measures every 30 s, and the energy that a GPU has
-/// used grows always.
-const MAX_AGE: Duration = Duration::from_secs(180);
-
 /// The driver's files of its GPUs, below /proc.
 const GPUS: &str = "driver/nvidia/gpus";
 
 /// `GPU-` and 36 characters.
 const MAX_UUID: usize = 48;
-
-/// The largest number of watches that are named per GPU.
-const MAX_WATCHES: usize = 3;
 
 /// `dcgmHealthWatchResults_t`: fail.
 const FAILS: f64 = 20.0;
@@ -72,48 +68,12 @@ const FAILS: f64 = 20.0;
 /// Reasons of the hardware: slowdown, thermal slowdown by software and by hardware, power brake (`DCGM_CLOCKS_EVENT_REASON_*`).
 const SLOWDOWN: u64 = 0x08 | 0x20 | 0x40 | 0x80;
 
-/// Where the exporter is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exporter {
-    /// Its address.
-    pub address: SocketAddr,
-    /// The path of its page.
-    pub path: String,
-    /// Whether the address is one of this node. A page from any other must name the node's GPUs by their UUIDs, because GPUs of all
-    /// nodes of a shape have the same places on the bus.
-    pub is_of_node: bool,
-}
-
-/// What is kept of earlier pages.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pages {
-    ages: BTreeMap<PciAddress, Age>,
-    /// Metrics that a page had.
-    known: BTreeSet<&'static str>,
-}
-
-/// The last values of a GPU, by their hash.
-#[derive(Clone, Copy, Debug)]
-struct Age {
-    hash: u64,
-    seen: Instant,
-    changed: Option<Instant>,
-}
-
 /// A GPU that the driver has.
 struct NodeGpu {
     address: PciAddress,
     /// Unknown while the driver has not started it.
     uuid: Option<String>,
     is_excluded: bool,
-}
-
-/// A signal.
-struct Watched {
-    signal: &'static str,
-    metrics: &'static [&'static str],
-    /// What is bad about a reading, if it is.
-    bad: fn(&Reading) -> Option<String>,
 }
 
 const SIGNALS: &[Watched] = &[
@@ -220,52 +180,4 @@ fn kernel_problems(host: &Host) -> BTreeSet<PciAddress> {
     let boot_id = host.proc("sys/kernel/random/boot_id").unwrap_or_default();
     let events = Events::load(&folder.join(EVENTS_FILE), boot_id.trim());
     events.problems().iter().filter_map(|problem| problem.device.parse().ok()).collect()
-}
-
-impl Pages {
-    /// Whether the values of a GPU are of now.
-    fn freshness(&mut self, address: PciAddress, hash: u64, now: Instant) -> Result<(), Gap> {
-        let age = self.ages.entry(address).or_insert(Age { hash, seen: now, changed: None });
-        if age.hash != hash {
-            *age = Age { hash, seen: now, changed: Some(now) };
-        }
-        let unchanged = now.saturating_duration_since(age.seen);
-        if unchanged > MAX_AGE {
-            return Err(Gap::unknown(format!("has had the same values for {} s", unchanged.as_secs())));
-        }
-        age.changed.map(|_| ()).ok_or(Gap::Waiting)
-    }
-
-    /// Counts the GPUs of which a reading is bad.
-    fn judge(
-        &mut self,
-        watched: &Watched,
-        page: &BTreeMap<PciAddress, GpuPage>,
-        current: &[(&PciAddress, &GpuPage)],
-        gap: Option<&Gap>,
-    ) -> Result<Vec<FaultyDevice>, Gap> {
-        let Watched { metrics, bad, .. } = watched;
-        let readings = |gpu: &GpuPage| -> Vec<Reading> {
-            gpu.readings.iter().filter(|reading| metrics.contains(&reading.metric)).cloned().collect()
-        };
-        let names = metrics.join(" or ");
-        if page.values().all(|gpu| readings(gpu).is_empty()) {
-            let is_lost = metrics.iter().any(|metric| self.known.contains(metric));
-            let text = if is_lost { "has stopped to export" } else { "does not export" };
-            let text = format!("the exporter {text} {names}: add it to its list of metrics");
-            return Err(if is_lost { Gap::unknown(text) } else { Gap::absent(text) });
-        }
-        self.known.extend(*metrics);
-        let describe = |(address, gpu): &(&PciAddress, &GpuPage)| {
-            let found: Vec<String> = readings(gpu).iter().filter_map(bad).take(MAX_WATCHES).collect();
-            (!found.is_empty()).then(|| FaultyDevice::new(address, found.join(", ")))
-        };
-        let faulty: Vec<FaultyDevice> = current.iter().filter_map(describe).collect();
-        let without = current.iter().find(|(_, gpu)| readings(gpu).is_empty());
-        match (faulty.is_empty(), gap, without) {
-            (true, Some(gap), _) => Err(gap.clone()),
-            (true, None, Some((address, _))) => Err(Gap::unknown(format!("the page has no {names} of {address}"))),
-            _ => Ok(faulty),
-        }
-    }
 }

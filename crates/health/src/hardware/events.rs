@@ -1,6 +1,6 @@
 //! What the kernel logged about devices since this boot: kept after the log has lost it, until something ends it. Pure.
 
-mod file;
+pub(crate) mod file;
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::messages::{Advice, Effect, FaultLevel, Finding, Reader, Subsystem};
 use crate::kernel_log::Record;
-
-pub use file::{EVENTS_FILE, HOST_EVENTS_FILE};
 
 /// The most events that are kept. With eight GPUs and eighteen adapters there is room for four codes of each.
 const MAX_EVENTS: usize = 128;

@@ -1,15 +1,15 @@
 //! The processors' frequency governor on nodes with accelerators.
 
 use super::inventory::Inventory;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::{FIVE_MINUTES, NOTHING};
+use crate::collector::{FIVE_MINUTES, Kind, NO_PRIVILEGE, Sample};
 use crate::host::{Host, names};
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(crate) const KIND: Kind = Kind {
     area: Area::Accelerators,
     name: "governor",
     every: FIVE_MINUTES,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[Signal {
         name: "slow_governors",

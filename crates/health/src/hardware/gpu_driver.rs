@@ -4,15 +4,15 @@
 use super::device::{Device, FaultyDevice};
 use super::inventory::{AMD, Gpu, Inventory, NVIDIA, driver};
 use super::pci::PciAddress;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::{MINUTE, NOTHING};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::{Host, names};
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(crate) const KIND: Kind = Kind {
     area: Area::Accelerators,
     name: "gpu_driver",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

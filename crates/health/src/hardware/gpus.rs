@@ -2,15 +2,15 @@
 
 use super::device::{Device, FaultyDevice};
 use super::inventory::{Gpu, Inventory, file, is_awake, numa};
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::{MINUTE, NOTHING};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(crate) const KIND: Kind = Kind {
     area: Area::Accelerators,
     name: "gpus",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

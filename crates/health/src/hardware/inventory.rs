@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::pci::PciAddress;
-use super::shapes::Shape;
-use crate::collector::Gap;
-use crate::collectors::has_rdma_network;
+use super::shapes::{Shape, has_rdma_network};
 use crate::host::{Host, names};
+use crate::signal::Gap;
 
 /// PCI numbers of makers.
 pub(crate) const NVIDIA: u16 = 0x10de;

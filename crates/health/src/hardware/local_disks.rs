@@ -1,15 +1,15 @@
 //! How many of the shape's local disks there are.
 
 use super::shapes::Shape;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::{FIVE_MINUTES, NOTHING};
+use crate::collector::{FIVE_MINUTES, Kind, NO_PRIVILEGE, Sample};
 use crate::host::{Host, names};
+use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(crate) const KIND: Kind = Kind {
     area: Area::Host,
     name: "local_disks",
     every: FIVE_MINUTES,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[Signal {
         name: "local_disks_missing",

@@ -3,15 +3,16 @@
 use std::io;
 
 use super::device::{Device, FaultyDevice, millis};
-use super::events::{EVENTS_FILE, Events, HOST_EVENTS_FILE, Problem};
+use super::events::file::{EVENTS_FILE, HOST_EVENTS_FILE};
+use super::events::{Events, Problem};
 use super::inventory::{Inventory, parent};
 use super::messages::{Advice, FaultLevel, Subsystem};
 use super::pci::PciAddress;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::MINUTE;
+use crate::collector::{Kind, MINUTE, Sample};
 use crate::host::Host;
 use crate::kernel_log::records;
-use crate::report::NotMeasured;
+use crate::signal::{Area, Gap, Signal, Unit};
+use crate::verdict::NotMeasured;
 
 const SOURCE: &str = "the kernel's log, by syslog(2)";
 

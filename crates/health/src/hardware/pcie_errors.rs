@@ -4,9 +4,9 @@
 use super::device::FaultyDevice;
 use super::inventory::{Inventory, file, parent};
 use super::pci::PciAddress;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::{MINUTE, NOTHING};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::Host;
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const SOURCE: &str =
     "`/sys/bus/pci/devices/ADDRESS/aer_dev_{fatal,nonfatal,correctable}` of accelerators and the ports before them";
@@ -15,7 +15,7 @@ pub(crate) const KIND: Kind = Kind {
     area: Area::Accelerators,
     name: "pcie_errors",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

@@ -3,9 +3,9 @@
 use super::device::{Device, FaultyDevice};
 use super::inventory::{Adapter, Inventory, file, numa};
 use super::shapes::RdmaRow;
-use crate::collector::{Area, Gap, Kind, Sample, Signal, Unit};
-use crate::collectors::{MINUTE, NOTHING};
+use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
 use crate::host::{Host, names};
+use crate::signal::{Area, Gap, Signal, Unit};
 
 const PORT: &str = "`/sys/bus/pci/devices/ADDRESS/infiniband/*/ports/1/` of the shape's RDMA functions";
 
@@ -13,7 +13,7 @@ pub(crate) const KIND: Kind = Kind {
     area: Area::Accelerators,
     name: "rdma_ports",
     every: MINUTE,
-    privilege: NOTHING,
+    privilege: NO_PRIVILEGE,
     collect,
     signals: &[
         Signal {

@@ -110,6 +110,11 @@ fn hexadecimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Err
     u16::from_str_radix(&String::deserialize(deserializer)?, 16).map_err(serde::de::Error::custom)
 }
 
+/// Whether machines of a shape have an RDMA network.
+pub fn has_rdma_network(shape: &str) -> bool {
+    ["BM.GPU", "BM.HPC", "BM.Optimized"].iter().any(|family| shape.starts_with(family))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

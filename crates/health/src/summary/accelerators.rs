@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Check;
-use crate::collector::Area;
+use super::check::Check;
 use crate::collectors;
 use crate::hardware::message_faults;
-use crate::report::{Report, SignalState, Verdict};
+use crate::report::{Report, SignalState};
+use crate::signal::Area;
+use crate::verdict::Verdict;
 
 /// Where what an agent knows about accelerators is from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -50,8 +51,8 @@ pub(super) fn read_checks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::Severity;
     use crate::summary::Summary;
+    use crate::verdict::Severity;
 
     #[test]
     fn controllers_that_know_two_areas_read_a_summary_with_accelerators() {

@@ -8,10 +8,10 @@ use super::{Event, Events, MAX_EVENTS};
 use crate::open::{FinalLink, open};
 
 /// Events of accelerators, below the agent's folder in /run.
-pub const EVENTS_FILE: &str = "accelerator-events.json";
+pub(crate) const EVENTS_FILE: &str = "accelerator-events.json";
 
 /// Events of the rest of the machine.
-pub const HOST_EVENTS_FILE: &str = "hardware-events.json";
+pub(crate) const HOST_EVENTS_FILE: &str = "hardware-events.json";
 
 /// The longest file that is read: more than the most events take.
 const MAX_BYTES: u64 = 256 << 10;
