@@ -1,5 +1,5 @@
 //! Probes for network tests: sent from the host's namespace as the controller asks, within the bounds of
-//! [`api::probe::bounds`]. Each task takes seconds, on a thread of its own; it changes nothing on the host and keeps nothing.
+//! [`nettest::probe::bounds`]. Each task takes seconds, on a thread of its own; it changes nothing on the host and keeps nothing.
 //!
 //! ```text
 //!   Handler ─▶ perform ─┬─ send   target (resolved, then checked) ─▶ route ─▶ icmp, tcp, udp, http (tls), dns, throughput ─▶ tally
@@ -32,7 +32,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::probe::{PROBE_VERSION, ProbeError, ProbeReport, ProbeRequest, Task, WatchTask, bounds};
+use nettest::probe::{PROBE_VERSION, ProbeError, ProbeReport, ProbeRequest, Task, WatchTask, bounds};
 use thiserror::Error;
 use vcn::Family;
 

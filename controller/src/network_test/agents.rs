@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use api::probe::{PROBE_PATH, PROBE_VERSION, ProbeReport, ProbeRequest};
+use nettest::probe::{PROBE_PATH, PROBE_VERSION, ProbeReport, ProbeRequest};
 use thiserror::Error;
 use vcn::{excerpt, printable};
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::probe::{PROBE_PATH, ProbeReport, ProbeRequest};
 use channel::{Client, Request};
+use nettest::probe::{PROBE_PATH, ProbeReport, ProbeRequest};
 use resident::logging::chain;
 use tokio::time::Instant;
 

@@ -1,7 +1,7 @@
 //! A target by URL, as its probe needs it.
 
-use api::probe::{ProbeKind, ProbeTarget};
 use hyper::Uri;
+use nettest::probe::{ProbeKind, ProbeTarget};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpUrl {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::PairVerdict;
-use api::probe::{Evidence, ProbeReport, Task};
 use futures::future::join_all;
+use nettest::probe::{Evidence, ProbeReport, Task};
 use nettest::{AgentRequest, Investigation, Role, Verdict};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
@@ -157,7 +157,7 @@ fn received(round: &[AgentRequest], answers: &[Answer]) -> bool {
 
 /// Whether a probe that has packets was not sent: then nothing is known, whatever the report says.
 fn has_sent_nothing(evidence: &Evidence) -> bool {
-    evidence.kind.transport().is_some() && evidence.attempt.tally.sent == 0
+    nettest::probe::Transport::of(evidence.kind).is_some() && evidence.attempt.tally.sent == 0
 }
 
 fn nothing_sent(pair: &TestPair) -> PairVerdict {
@@ -222,7 +222,7 @@ fn verdict(pair: &TestPair, cause: &str, failure: String, fix: &str) -> PairVerd
 mod tests {
     use std::net::IpAddr;
 
-    use api::probe::{Failure, Flow, ProbeRequest, Received, Tally, Transport, WatchTask};
+    use nettest::probe::{Failure, Flow, ProbeRequest, Received, Tally, Transport, WatchTask};
     use serde_json::json;
 
     use super::super::pairs::{Nodes, pairs};

@@ -5,11 +5,11 @@ mod shown;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use api::probe::{Party, ProbeKind, ProbeTarget, SendTask, bounds};
 use api::{NetworkTestSpec, PodSelection, TargetService, TestProbe, TestSource, TestTarget};
 use ipnetwork::IpNetwork;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
+use nettest::probe::{Party, ProbeKind, ProbeTarget, SendTask, bounds};
 use nettest::{Case, Compared};
 use thiserror::Error;
 

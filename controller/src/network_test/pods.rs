@@ -3,12 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use api::probe::bounds;
 use api::{NetworkTestSpec, PodSelection, Received, lenient_list};
 use k8s_openapi::api::core::v1::{Pod, PodIP};
 use kube::api::ListParams;
 use kube::core::{ApiResource, Object, Selector};
 use kube::{Api, Client, ResourceExt as _};
+use nettest::probe::bounds;
 use resident::logging::chain;
 use serde::Deserialize;
 

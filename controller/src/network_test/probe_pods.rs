@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::Received;
-use api::probe::{ProbeReport, ProbeRequest};
 use backoff::chance;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
+use nettest::probe::{ProbeReport, ProbeRequest};
 use resident::logging::chain;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn status_of_a_probe_pod_becomes_a_result() {
         assert_eq!(of(&json!({ "phase": "Pending" })), Continue("it did not start".to_owned()));
-        let sent = ProbeReport { version: api::probe::PROBE_VERSION, ..ProbeReport::default() };
+        let sent = ProbeReport { version: nettest::probe::PROBE_VERSION, ..ProbeReport::default() };
         let report = serde_json::to_string(&sent).unwrap();
         assert_eq!(terminated(0, Some(&report)), Break(Ok(sent)));
         assert!(matches!(terminated(0, Some("{")), Break(Err(AskError::Refused(_)))));

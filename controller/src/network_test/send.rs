@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use api::TestProbe;
-use api::probe::{ProbeKind, ProbeTarget, SendTask, THROUGHPUT_PORT, bounds};
+use nettest::probe::{ProbeKind, ProbeTarget, SendTask, THROUGHPUT_PORT, bounds};
 
 const COUNT: u8 = 5;
 const RATE: u8 = 20;

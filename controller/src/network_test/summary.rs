@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use api::probe::ProbeKind;
 use api::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, TestCounts, TestLatency, TestState, TestThroughput};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use nettest::probe::ProbeKind;
 use nettest::{Label, path};
 
 use super::pair::PairResult;
@@ -136,7 +136,7 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
-    use api::probe::{Evidence, Failure, Party, ProbeReport, Tally};
+    use nettest::probe::{Evidence, Failure, Party, ProbeReport, Tally};
     use serde_json::json;
 
     use super::*;

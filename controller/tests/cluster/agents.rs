@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::probe::{PROBE_VERSION, ProbeReport, Tally};
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, Share, TrustedKeys, serve};
 use health::report::Verdict;
@@ -16,6 +15,7 @@ use health::{Area, Signal, Summary, collectors};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use nettest::probe::{PROBE_VERSION, ProbeReport, Tally};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;

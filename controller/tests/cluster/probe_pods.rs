@@ -2,11 +2,11 @@
 //! The test plays the kubelet's part.
 
 use api::TestState;
-use api::probe::{PROBE_VERSION, ProbeReport, ProbeRequest, Tally, Task};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use kube_harness::{Bound, ServiceAccount, wait_until};
+use nettest::probe::{PROBE_VERSION, ProbeReport, ProbeRequest, Tally, Task};
 use sandbox::OciSettings;
 use serde_json::{Value, json};
 

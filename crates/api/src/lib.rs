@@ -2,7 +2,7 @@
 //! conditions, and the annotation that requests them. Floor 0: parsing and schemas only, no client, no clock.
 //!
 //! ```text
-//!   npn (field)      OKE ──writes──▶ NativePodNetwork ──parse──▶ addresses for pods
+//!   npn              OKE ──writes──▶ NativePodNetwork ──parse──▶ addresses for pods
 //!
 //!   annotation       Node ──wanted_profiles──┐
 //!   vnic_profile     users ──▶ VnicProfile ──┴──▶ nodes that it selects
@@ -11,7 +11,7 @@
 //!   vnic_template,     spec: users, profiles      status: condition, each with a Reason
 //!   vnic_name
 //!
-//!   network_test     operators ──▶ NetworkTest ──▶ probes between nodes      probe: what controller and agent exchange for it
+//!   network_test     operators ──▶ NetworkTest ──▶ probes between nodes
 //!
 //!   crd, schema, size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
 //! ```
@@ -22,11 +22,9 @@
 pub mod annotation;
 pub mod condition;
 pub mod crd;
-mod field;
 mod names;
 mod network_test;
 pub mod npn;
-pub mod probe;
 mod provider_id;
 mod received;
 mod schema;
@@ -39,15 +37,14 @@ pub use annotation::{AnnotationError, wanted_profiles};
 pub use condition::reason::{AttachmentReason, ProfileReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
 pub use crd::size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
-pub use field::{Field, FieldError, is_given};
 pub use names::{
     AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG,
     NODE_NAME_MAX, NODE_POOL_ANNOTATION, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION,
     VNIC_FINALIZER, VNICS_ANNOTATION,
 };
 pub use network_test::{
-    MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, PodSelection, STATUS_MAX,
-    TargetService, TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget, TestThroughput,
+    MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, PodSelection, ProbeKind,
+    STATUS_MAX, TargetService, TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget, TestThroughput,
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};

@@ -2,6 +2,7 @@
 //! spec, the controller runs the probes through the agents and writes the status.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
+mod probe_kind;
 mod status;
 
 use std::net::IpAddr;
@@ -11,9 +12,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::probe::ProbeKind;
 use crate::schema;
 
+pub use probe_kind::ProbeKind;
 pub use status::{
     MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, STATUS_MAX, TestCounts, TestLatency, TestState, TestThroughput,
 };

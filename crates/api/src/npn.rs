@@ -16,10 +16,7 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use kube::core::{ApiResource, GroupVersionKind};
 use thiserror::Error;
-use vcn::{MacAddr, Ocid, PerFamily};
-
-use crate::FieldError;
-use crate::field::Field;
+use vcn::{Field, FieldError, MacAddr, Ocid, PerFamily};
 
 /// The most VNICs in one document. An instance has 256 at most (bare metal); Application Resource mode takes 64.
 pub const MAX_VNICS: usize = 256;

@@ -6,9 +6,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use api::{Field, FieldError};
 use serde_json::Value;
-use vcn::{Family, Instance, Ocid, PerFamily, SubnetAddressing, VlanTag, Vnic};
+use vcn::{Family, Field, FieldError, Instance, Ocid, PerFamily, SubnetAddressing, VlanTag, Vnic};
 
 use crate::error::beginning;
 use crate::{Error, IncompleteVnic, UnusableVnic, VnicList};
@@ -88,7 +87,7 @@ fn region(document: &Field<'_>) -> Result<String, FieldError> {
 fn custom(metadata: &Field<'_>) -> BTreeMap<String, String> {
     let members = metadata.value().and_then(Value::as_object).into_iter().flatten();
     members
-        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && api::is_given(value))
+        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && vcn::is_given(value))
         .map(|(name, value)| (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
         .collect()
 }

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::TargetService;
-use api::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, RouteSeen, Transport};
 
 use crate::cause::Cause;
+use crate::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, RouteSeen, Transport};
 use crate::tap::Tap;
 use crate::verdict::{self, HostTexts, Label, Place, Verdict};
 

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use api::probe::Evidence;
 use serde_json::{Value, json};
+
+use crate::probe::Evidence;
 
 /// The folders of the cases.
 pub(crate) fn folder() -> PathBuf {

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use api::TargetService;
-use api::probe::{
-    Change, Evidence, Failure, Flow, Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, ReceiveTask, Received,
-    SendTask, Tally, Task, Trial, WatchTask,
-};
 
 use crate::diagnose::{diagnose, goes_astray, has_failed, shares_subnet};
+use crate::probe::{
+    Change, Evidence, Failure, Flow, Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, ReceiveTask, Received,
+    SendTask, Tally, Task, Transport, Trial, WatchTask,
+};
 use crate::trials;
 use crate::verdict::Verdict;
 
@@ -301,7 +301,7 @@ impl Case {
     pub(crate) fn flow(&self, evidence: &Evidence) -> Option<Flow> {
         let target: IpAddr = evidence.attempt.target.or(evidence.target.address)?;
         Some(Flow {
-            protocol: self.send.kind.transport()?,
+            protocol: Transport::of(self.send.kind)?,
             source: evidence.attempt.source?,
             target,
             source_port: self.send.source_port,
@@ -340,7 +340,7 @@ impl Case {
 /// How long the other host watches or receives while a probe takes so long, and is sent [`WATCH_FIRST_MS`] later.
 fn watch_ms(longest_ms: u32) -> u16 {
     let for_ms = longest_ms + u32::from(WATCH_FIRST_MS) + WATCH_LONGER_MS;
-    u16::try_from(for_ms.min(api::probe::bounds::TASK_MAX_MS)).unwrap_or(u16::MAX)
+    u16::try_from(for_ms.min(crate::probe::bounds::TASK_MAX_MS)).unwrap_or(u16::MAX)
 }
 
 impl Compared {

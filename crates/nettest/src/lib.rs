@@ -8,6 +8,8 @@
 //!                 └─▶ Evidence ──diagnose()──▶ Verdict: label, causes, last tap, before and after, what to do
 //! ```
 //!
+//! [`probe`] is the protocol between controller and agents: versioned JSON, read strictly and within bounds.
+//!
 //! A cause is named only if the last tap that saw the probe is known, one row of the fault matrix is left, and a probe with one
 //! thing changed has another result. Otherwise the verdict lists the causes that are left and what would separate them
 //! (docs/network-tests.md).
@@ -19,6 +21,7 @@ mod documents;
 #[cfg(test)]
 mod golden;
 mod investigation;
+pub mod probe;
 mod tap;
 mod trials;
 mod verdict;

@@ -1,7 +1,8 @@
 //! The last place that saw the probe's packets.
 
-use api::probe::{Evidence, ProbeReport};
 use vcn::words;
+
+use crate::probe::{Evidence, ProbeReport};
 
 /// A place where packets are seen, in the order of a packet and its answer. A status has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

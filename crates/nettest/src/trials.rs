@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use api::TargetService;
-use api::probe::{Change, Evidence, Flow, ProbeKind, ProbeTarget, SendTask, Task};
 
 use crate::diagnose::{avoiding, goes_astray};
 use crate::investigation::{AgentRequest, Case, Compared, Role};
+use crate::probe::{Change, Evidence, Flow, ProbeKind, ProbeTarget, SendTask, Task};
 
 /// A port on which nothing usually listens, so that a host that is reached refuses the connection.
 const CLOSED_PORT: u16 = 9;

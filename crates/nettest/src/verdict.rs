@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use api::PairVerdict;
-use api::probe::{Evidence, Failure, ProbeReport};
 use vcn::words;
 
 use crate::cause::Cause;
+use crate::probe::{Evidence, Failure, ProbeReport};
 use crate::tap::Tap;
 
 /// What hosts show that have nothing to do with it.
@@ -92,7 +92,7 @@ impl Verdict {
 
     /// As a status has it.
     pub fn for_status(&self, evidence: &Evidence) -> PairVerdict {
-        let name = |party: &api::probe::Party| {
+        let name = |party: &crate::probe::Party| {
             let address = || party.address.map(|address| address.to_string());
             party.node.clone().or_else(address).unwrap_or_default()
         };

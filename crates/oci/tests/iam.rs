@@ -10,7 +10,7 @@ const CLOUD: &str = include_str!("../src/cloud.rs");
 const CALLS: [&str; 2] = [CLOUD, include_str!("../src/address.rs")];
 
 const WORKLOAD: &str = include_str!("../src/auth/workload.rs");
-const PROBE: &str = include_str!("../../api/src/probe.rs");
+const PROBE: &str = include_str!("../../nettest/src/probe.rs");
 const AGENT: &str = include_str!("../../../daemon/src/args.rs");
 const CONTROLLER: &str = include_str!("../../../controller/src/args.rs");
 /// Each with the address that the program of that name listens on.

@@ -11,6 +11,7 @@
 mod constants;
 mod excerpt;
 mod family;
+mod field;
 mod hash;
 mod instance;
 mod kernel_counts;
@@ -31,6 +32,7 @@ pub use constants::{
 };
 pub use excerpt::excerpt;
 pub use family::{Family, PerFamily};
+pub use field::{Field, FieldError, is_given};
 pub use hash::{fnv1a, fnv1a_32};
 pub use instance::{Instance, MachineKind};
 pub use kernel_counts::{ConntrackCounts, HealthReporter};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use api::probe::PROBE_PATH;
 use channel::{BODY_MAX, Handler, Reply, Request};
 use health::summary::poll::{NodeReport, PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
 use health::{Area, Report, Summary, Verdict, rules};
+use nettest::probe::PROBE_PATH;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;

@@ -3,7 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use api::probe::{Failure, SendTask, Tally};
+use nettest::probe::{Failure, SendTask, Tally};
 use socket2::Socket;
 
 use super::icmp::receive;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use api::probe::{Failure, Flow, TapCount, Taps};
 use netlink::PacketTap;
+use nettest::probe::{Failure, Flow, TapCount, Taps};
 
 use super::packet::{Direction, Headers};
 

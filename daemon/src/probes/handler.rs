@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::probe::{ProbeKind, ProbeReport, ProbeRequest, Task};
+use nettest::probe::{ProbeKind, ProbeReport, ProbeRequest, Task};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{ProbeEnvironment, TaskError, perform};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use api::probe::HostState;
+use nettest::probe::HostState;
 use vcn::Family;
 
 /// Reads the state of the calling thread's network namespace; `device` is the link whose reverse-path filter counts, `family` that

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-use api::probe::{Failure, ProbeKind, SendTask, Tally};
+use nettest::probe::{Failure, ProbeKind, SendTask, Tally};
 use socket2::Socket;
 
 use super::socket::ProbeRoute;
@@ -102,7 +102,7 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::sync::Arc;
 
-    use api::probe::ProbeTarget;
+    use nettest::probe::ProbeTarget;
     use rustls::pki_types::PrivatePkcs8KeyDer;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
 

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use api::probe::{ProbeKind, SendTask, Tally};
+use nettest::probe::{ProbeKind, SendTask, Tally};
 use socket2::{Protocol, SockAddr, Socket, Type};
 use vcn::Family;
 

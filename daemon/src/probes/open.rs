@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use api::probe::{Flow, Transport};
+use nettest::probe::{Flow, Transport};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::packet::checksum;

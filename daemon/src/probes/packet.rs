@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use api::probe::{Failure, Flow, Transport};
+use nettest::probe::{Failure, Flow, Transport};
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use api::probe::{ProbeRequest, Task};
+use nettest::probe::{ProbeRequest, Task};
 
 use super::{ProbeEnvironment, perform};
 

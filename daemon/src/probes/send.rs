@@ -1,7 +1,7 @@
 //! Sends the probes of one task, and reports what this host shows before and after.
 
 use api::TargetService;
-use api::probe::{Failure, Flow, ProbeKind, ProbeReport, ProbeTarget, SendTask, Tally, Taps, Transport};
+use nettest::probe::{Failure, Flow, ProbeKind, ProbeReport, ProbeTarget, SendTask, Tally, Taps, Transport};
 
 use super::flow_tap::FlowTap;
 use super::socket::ProbeRoute;
@@ -29,7 +29,7 @@ pub(super) fn send(task: &SendTask, surroundings: &ProbeEnvironment) -> Result<P
         route: Some(way.route.clone()),
         ..empty()
     };
-    let Some(protocol) = task.kind.transport() else { return Ok(report) };
+    let Some(protocol) = Transport::of(task.kind) else { return Ok(report) };
     // DNS over TCP is of another protocol than its kind.
     let protocol = if task.over_tcp { Transport::Tcp } else { protocol };
     let port = if protocol == Transport::Icmp { 0 } else { way.target.port() };

@@ -5,9 +5,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-use api::probe::{RouteSeen, SendTask};
 use ipnetwork::IpNetwork;
 use netlink::RoutedPacket;
+use nettest::probe::{RouteSeen, SendTask};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use vcn::Family;
 

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use api::TargetService;
-use api::probe::{ProbeKind, ProbeTarget, SendTask, bounds};
 use netlink::RoutedPacket;
+use nettest::probe::{ProbeKind, ProbeTarget, SendTask, bounds};
 use vcn::Family;
 
 use super::{ProbeEnvironment, TaskError};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use api::probe::{SendTask, Tally};
+use nettest::probe::{SendTask, Tally};
 
 use super::socket::ProbeRoute;
 use super::volley::{Pace, Results, of_error};

@@ -6,8 +6,8 @@ use std::net::{Shutdown, SocketAddr};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use api::probe::bounds::THROUGHPUT_MS;
-use api::probe::{Failure, ReceiveTask, Received, SendTask, Tally};
+use nettest::probe::bounds::THROUGHPUT_MS;
+use nettest::probe::{Failure, ReceiveTask, Received, SendTask, Tally};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::socket::ProbeRoute;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use api::probe::{SendTask, Tally};
+use nettest::probe::{SendTask, Tally};
 use socket2::{Protocol, SockAddr, Socket, Type};
 
 use super::icmp::receive;

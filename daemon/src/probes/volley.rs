@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use api::probe::{Failure, SendTask, Tally};
+use nettest::probe::{Failure, SendTask, Tally};
 
 /// How many, how often, how long.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::process::Command;
 
-use api::probe::{ProbeKind, ProbeTarget};
+use nettest::probe::{ProbeKind, ProbeTarget};
 use nettest::{Case, Cause, Label, Place};
 
 use crate::lab::{Lab, PORT, at_once};

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use api::TargetService;
-use api::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendTask};
 use netlink::Netns;
+use nettest::probe::{Party, ProbeKind, ProbeReport, ProbeRequest, ProbeTarget, SendTask};
 use nettest::{Case, Cause, Compared, Investigation, Label, Verdict};
 use oke_node_agent::probes::{ProbeEnvironment, TaskError, perform};
 use sandbox::{Container, DeniedAt, DeniedTraffic, Image, Node, NodeSpec, Policy, SubnetSpec, Traffic, Vcn, VnicSpec};

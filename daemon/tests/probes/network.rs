@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use api::probe::ProbeKind;
+use nettest::probe::ProbeKind;
 use nettest::{Cause, Label, Tap};
 use sandbox::{DeniedAt, DeniedTraffic, Noise, PathMtu, Policy};
 use vcn::Family;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use api::TargetService;
-use api::probe::{Party, ProbeKind};
+use nettest::probe::{Party, ProbeKind};
 use nettest::{Case, Label};
 use sandbox::{Noise, Policy};
 use vcn::Family;

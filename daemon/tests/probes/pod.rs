@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use api::probe::{ProbeKind, ProbeReport, ProbeRequest, SendTask, Task};
+use nettest::probe::{ProbeKind, ProbeReport, ProbeRequest, SendTask, Task};
 
 use crate::hosts::set;
 use crate::lab::{Lab, PORT};
@@ -48,11 +48,11 @@ fn probe_of_a_pod_needs_no_capability() {
 fn probe_of_a_pod_refuses_forbidden_targets_and_other_tasks() {
     let lab = Lab::new();
     let case = lab.case(ProbeKind::Tcp, PORT);
-    let target = api::probe::ProbeTarget::Address("169.254.169.254".parse().unwrap());
+    let target = nettest::probe::ProbeTarget::Address("169.254.169.254".parse().unwrap());
     let refused = probe(&lab, Task::Send(SendTask { target, ..case.send.clone() })).unwrap_err();
     assert!(refused.contains("is never probed"), "{refused}");
-    let flow = api::probe::Flow {
-        protocol: api::probe::Transport::Tcp,
+    let flow = nettest::probe::Flow {
+        protocol: nettest::probe::Transport::Tcp,
         source: lab.address("front-1"),
         target: lab.address("back-1"),
         source_port: 1,

@@ -1,7 +1,7 @@
 //! What the agent refuses, whatever the controller asks: checked at the agent, after a name was resolved.
 
 use api::TargetService;
-use api::probe::{Flow, ProbeError, ProbeKind, ProbeRequest, ProbeTarget, ReceiveTask, SendTask, Task, Transport};
+use nettest::probe::{Flow, ProbeError, ProbeKind, ProbeRequest, ProbeTarget, ReceiveTask, SendTask, Task, Transport};
 use oke_node_agent::probes::TaskError;
 
 use crate::lab::{Lab, PORT};
@@ -10,7 +10,7 @@ use crate::lab::{Lab, PORT};
 fn agent_refuses_what_exceeds_its_bounds_and_forbidden_addresses() {
     let lab = Lab::new();
     let base = lab.case(ProbeKind::Tcp, PORT).send;
-    let asked = |change: &dyn Fn(&mut api::probe::SendTask)| {
+    let asked = |change: &dyn Fn(&mut nettest::probe::SendTask)| {
         let mut send = base.clone();
         change(&mut send);
         lab.ask("front-1", &ProbeRequest::new(Task::Send(send)))

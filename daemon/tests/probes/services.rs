@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::TargetService;
-use api::probe::{Party, ProbeKind, ProbeTarget};
+use nettest::probe::{Party, ProbeKind, ProbeTarget};
 use nettest::{Cause, Label};
 use sandbox::MetadataFault;
 

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use api::probe::{ProbeKind, ProbeTarget};
 use health::Report;
 use health::repair::TRIAL;
 use netlink::Netns;
+use nettest::probe::{ProbeKind, ProbeTarget};
 use nettest::{Case, Cause, Label, Place};
 use oke_node_agent::reconcile::kernel_limits::KernelLimits;
 use sandbox::{Container, Image};

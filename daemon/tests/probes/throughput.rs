@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use api::probe::{Failure, ProbeKind, ProbeRequest, ReceiveTask, THROUGHPUT_PORT, Task};
+use nettest::probe::{Failure, ProbeKind, ProbeRequest, ReceiveTask, THROUGHPUT_PORT, Task};
 use nettest::{Cause, Label};
 use sandbox::{DeniedAt, DeniedTraffic, PathMtu, Policy, Traffic};
 use vcn::Family;

@@ -59,6 +59,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     for plugin in workspace.plugins() {
         findings.extend(linkage::check(&plugin.name, &linkage::linked_crates(&root, &plugin.name, None)?));
     }
+    findings.extend(linkage::check_without(&root)?);
     findings.extend(portable::check(&root, &workspace, &tree)?);
     findings.extend(manifests::check(&workspace, &tree));
     findings.extend(modules::check(&workspace, &tree));

@@ -19,6 +19,23 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("tracing-subscriber", "plugins write events through crates/telemetry; a subscriber doubles their size"),
 ];
 
+/// Crates of ours that do without a crate of others.
+const WITHOUT: &[(&str, &str, &str)] = &[("imds", "kube-core", "the metadata service knows nothing of Kubernetes")];
+
+/// Every crate of ours that links what it must do without.
+///
+/// # Errors
+/// When cargo fails.
+pub fn check_without(root: &Path) -> anyhow::Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    for (package, other, why) in WITHOUT {
+        if linked_crates(root, package, None)?.contains(*other) {
+            found.push(Finding::new("linkage", *package, format!("links {other}, but {why}")));
+        }
+    }
+    Ok(found)
+}
+
 /// The names of all crates that end up in `package`, its features resolved as if it were built alone (in a build of the
 /// whole workspace the features of other packages would leak in), for this machine or for a target. Test and build dependencies do
 /// not count.

@@ -171,7 +171,7 @@ fn every_request_is_within_the_agents_bounds() {
             }
             let spec = spec(json!([{ "node": "a" }]), json!([{ "node": "c" }]), &json!({ "probes": [probe] }));
             let found = pairs(&spec, &nodes()).unwrap();
-            let request = api::probe::ProbeRequest::new(api::probe::Task::Send(found[0].case.send.clone()));
+            let request = nettest::probe::ProbeRequest::new(nettest::probe::Task::Send(found[0].case.send.clone()));
             assert_eq!(request.check(), Ok(()), "{kind} {count} {rate}");
         }
     }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use api::probe::{ProbeReport, ProbeRequest, Tally};
 use hyper::Method;
+use nettest::probe::{ProbeReport, ProbeRequest, Tally};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 

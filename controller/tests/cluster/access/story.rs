@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use api::condition::find;
-use api::probe::PROBE_VERSION;
 use api::{Condition, ConditionType, NetworkTest, TestState, UID_TAG, VnicAttachment, VnicProfile};
 use health::fleet::AGENT_ACCOUNT_MISSING;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -14,6 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use nettest::probe::PROBE_VERSION;
 use sandbox::{NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -5,11 +5,9 @@ use std::str::FromStr;
 
 use ipnetwork::IpNetwork;
 use serde_json::Value;
-use vcn::{Family, PerFamily};
+use vcn::{Family, Field, FieldError, PerFamily};
 
 use super::{MAX_POD_ADDRESSES, MAX_VNICS, NativePodNetwork, NpnAddressing, NpnState, NpnVnic};
-use crate::FieldError;
-use crate::field::Field;
 
 pub(super) fn network(document: &Field<'_>) -> Result<NativePodNetwork, FieldError> {
     let kind = document.member("kind")?;

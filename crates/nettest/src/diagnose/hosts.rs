@@ -1,10 +1,10 @@
 //! Rows of the hosts: what the kernel of one side counts or finds.
 
 use api::TargetService;
-use api::probe::{Change, Evidence, Failure, HostState, ProbeReport};
 
 use super::{Finding, Strength, goes_astray, rose_by_the_lost};
 use crate::cause::Cause;
+use crate::probe::{Change, Evidence, Failure, HostState, ProbeReport};
 use crate::tap::Tap;
 use crate::verdict::{Place, is_full};
 

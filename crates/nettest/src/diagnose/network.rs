@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use api::TargetService;
-use api::probe::{Change, Evidence, Failure, ProbeKind, Tally, Trial};
 
 use super::{Finding, Strength, has_ports, is_link_local, is_same_subnet};
 use crate::cause::Cause;
+use crate::probe::{Change, Evidence, Failure, ProbeKind, Tally, Trial};
 use crate::tap::Tap;
 use crate::verdict::Place;
 

@@ -1,10 +1,10 @@
 //! Rows of the services: the resolver and the metadata service.
 
 use api::TargetService;
-use api::probe::{Change, Evidence, Failure, ProbeKind, Tally};
 
 use super::{Finding, Strength, rose_by_the_lost};
 use crate::cause::Cause;
+use crate::probe::{Change, Evidence, Failure, ProbeKind, Tally};
 
 const TOO_MANY_REQUESTS: u16 = 429;
 

@@ -2,9 +2,8 @@
 
 use std::fs;
 
-use api::probe::{Evidence, ProbeReport, Tally, Trial};
-
 use super::diagnose;
+use crate::probe::{Evidence, ProbeReport, Tally, Trial};
 use crate::verdict::Label;
 use crate::{Cause, Place, golden};
 

@@ -1,9 +1,9 @@
 //! What controllers and agents exchange, and the rules of an operator. A compromised node writes its announcement and summary.
 
-use api::probe::{ProbeRequest, Task};
 use channel::{Announcement, Fingerprint};
 use health::rules::{Hardware, Rules, RulesText};
 use health::summary::{SUMMARY_MAX, Summary};
+use nettest::probe::{ProbeRequest, Task};
 use serde_json::{Value, json};
 
 /// The input is the annotation of an agent's Pod, and a key of the ConfigMap with the controllers' keys.
@@ -57,7 +57,7 @@ pub(super) fn probe_request(input: &[u8]) {
             let text = serde_json::to_vec(&request).unwrap_or_default();
             assert_eq!(ProbeRequest::read(&text), Ok(request.clone()));
             if let Task::Send(send) = request.task {
-                assert!(send.longest_ms() <= api::probe::bounds::TASK_MAX_MS, "{send:?}");
+                assert!(send.longest_ms() <= nettest::probe::bounds::TASK_MAX_MS, "{send:?}");
             }
         }
     }

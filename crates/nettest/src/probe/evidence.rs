@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::{ProbeReport, Received, Tally};
 use super::{ProbeKind, Transport};
-use crate::network_test::TargetService;
+use api::TargetService;
 
 /// The evidence about one pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +132,6 @@ impl Evidence {
 
     /// The protocol of the packets.
     pub const fn transport(&self) -> Option<Transport> {
-        self.kind.transport()
+        Transport::of(self.kind)
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use thiserror::Error;
 
 use super::{PROBE_VERSION, ProbeKind, ProbeRequest, ProbeTarget, SendTask, Task};
-use crate::network_test::TargetService;
+use api::TargetService;
 
 /// The most bytes of a request.
 pub const REQUEST_MAX: usize = 4096;

@@ -15,15 +15,13 @@ mod report;
 
 use std::net::IpAddr;
 
-use schemars::JsonSchema;
+pub use api::ProbeKind;
+use api::TargetService;
 use serde::{Deserialize, Serialize};
-use vcn::words;
 
 pub use bounds::{ProbeError, REQUEST_MAX};
 pub use evidence::{Change, Evidence, Party, Trial};
 pub use report::{Failure, HostState, ProbeReport, Received, RouteSeen, Tally, TapCount, Taps};
-
-use crate::network_test::TargetService;
 
 /// The version of the protocol.
 pub const PROBE_VERSION: u8 = 1;
@@ -152,6 +150,18 @@ pub enum Transport {
     Udp,
 }
 
+impl Transport {
+    /// The protocol of the packets of a kind of probe; none of a lookup.
+    pub const fn of(kind: ProbeKind) -> Option<Self> {
+        match kind {
+            ProbeKind::Icmp | ProbeKind::PathMtu => Some(Self::Icmp),
+            ProbeKind::Tcp | ProbeKind::Http | ProbeKind::Https | ProbeKind::Throughput => Some(Self::Tcp),
+            ProbeKind::Udp | ProbeKind::Dns => Some(Self::Udp),
+            ProbeKind::Route => None,
+        }
+    }
+}
+
 /// Where probes go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -162,63 +172,4 @@ pub enum ProbeTarget {
     Host(String),
     /// A service that each node has; never peers.
     Service(TargetService),
-}
-
-/// The kind of a probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum ProbeKind {
-    /// Echo requests.
-    #[serde(rename = "ICMP")]
-    Icmp,
-    /// Connections.
-    #[serde(rename = "TCP")]
-    Tcp,
-    /// Datagrams; an answer or "port unreachable" shows that they arrive.
-    #[serde(rename = "UDP")]
-    Udp,
-    /// GET requests without redirects.
-    #[serde(rename = "HTTP")]
-    Http,
-    /// The same by TLS, whose certificate is not verified.
-    #[serde(rename = "HTTPS")]
-    Https,
-    /// Queries.
-    #[serde(rename = "DNS")]
-    Dns,
-    /// Full-size echo requests that no router may fragment.
-    #[serde(rename = "PathMTU")]
-    PathMtu,
-    /// The kernel's route lookup, without a packet.
-    Route,
-    /// Data at a bounded rate from one agent to another.
-    Throughput,
-}
-
-words!(
-    ProbeKind: Icmp = "ICMP",
-    Tcp = "TCP",
-    Udp = "UDP",
-    Http = "HTTP",
-    Https = "HTTPS",
-    Dns = "DNS",
-    PathMtu = "PathMTU",
-    Route,
-    Throughput,
-);
-
-impl ProbeKind {
-    /// Its name with a port, where it has one: `TCP/443`.
-    pub fn with_port(self, port: u16) -> String {
-        if port == 0 { self.as_str().to_owned() } else { format!("{}/{port}", self.as_str()) }
-    }
-
-    /// The protocol of its packets; none of a lookup.
-    pub const fn transport(self) -> Option<Transport> {
-        match self {
-            Self::Icmp | Self::PathMtu => Some(Transport::Icmp),
-            Self::Tcp | Self::Http | Self::Https | Self::Throughput => Some(Transport::Tcp),
-            Self::Udp | Self::Dns => Some(Transport::Udp),
-            Self::Route => None,
-        }
-    }
 }
