@@ -61,6 +61,8 @@ pub struct Value {
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     readings: BTreeMap<&'static str, Result<Value, Gap>>,
+    /// What it read about devices, by PCI address.
+    devices: BTreeMap<String, Device>,
     pub(crate) memory: Memory,
 }
 
@@ -75,8 +77,6 @@ pub struct Memory {
     pub(crate) events: Option<Events>,
     /// What the PCI functions of the node are.
     pub(crate) functions: KnownFunctions,
-    /// What the last run read about devices, by PCI address.
-    pub(crate) devices: BTreeMap<String, Device>,
     /// Earlier pages of dcgm-exporter.
     pub(crate) pages: Pages,
     /// Whether the host once had the Node's name.
@@ -86,11 +86,19 @@ pub struct Memory {
 /// The readings of one run, complete: one for each signal of the collector.
 pub type Readings = Vec<(&'static str, Result<Value, Gap>)>;
 
+/// The results of one run.
+#[derive(Clone, Debug, Default)]
+pub struct RunResults {
+    /// Of its signals.
+    pub(crate) readings: Readings,
+    /// What it read about devices, by PCI address.
+    pub(crate) devices: BTreeMap<String, Device>,
+}
+
 impl Kind {
     /// Runs the collector with its memory.
-    pub fn run(&self, memory: &mut Memory, host: &Host) -> Readings {
+    pub fn run(&self, memory: &mut Memory, host: &Host) -> RunResults {
         let mut sample = Sample { memory: mem::take(memory), ..Sample::default() };
-        sample.memory.devices.clear();
         let rest = (self.collect)(host, &mut sample);
         *memory = sample.memory;
         let gap = rest.err().unwrap_or_else(|| Gap::unknown("the collector measured nothing"));
@@ -98,7 +106,7 @@ impl Kind {
             let read = sample.readings.remove(signal.name);
             (signal.name, read.unwrap_or_else(|| Err(gap.clone())))
         };
-        self.signals.iter().map(reading).collect()
+        RunResults { readings: self.signals.iter().map(reading).collect(), devices: sample.devices }
     }
 
     /// The same reading for all of its signals.
@@ -176,11 +184,7 @@ impl Sample {
     /// What this run sees of a device.
     pub(crate) fn sees(&mut self, device: Device) {
         let address = device.address.clone();
-        self.memory
-            .devices
-            .entry(address.clone())
-            .or_insert_with(|| Device { address, ..Device::default() })
-            .merge(device);
+        self.devices.entry(address.clone()).or_insert_with(|| Device { address, ..Device::default() }).merge(device);
     }
 
     fn insert(&mut self, signal: &'static str, value: Value) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::collector::{Kind, Memory, Readings};
+use crate::collector::{Kind, Memory, Readings, RunResults};
 use crate::collectors::INVALID_RULES;
 use crate::facts::Facts;
 use crate::hardware::device::Device;
@@ -79,7 +79,7 @@ struct Run {
 struct FinishedRun {
     task: usize,
     memory: Memory,
-    readings: Readings,
+    results: RunResults,
 }
 
 /// Now, by two clocks.
@@ -218,11 +218,9 @@ impl Engine {
     }
 
     fn end(&mut self, done: FinishedRun, now: Now) {
-        let FinishedRun { task: number, memory, readings } = done;
+        let FinishedRun { task: number, memory, results: RunResults { readings, devices } } = done;
         let Some(task) = self.tasks.get_mut(number) else { return };
-        if !memory.devices.is_empty() || self.devices.contains_key(task.kind.name) {
-            self.devices.insert(task.kind.name, memory.devices.clone());
-        }
+        self.devices.insert(task.kind.name, devices);
         task.memory = Some(memory);
         task.overdue = false;
         let is_unknown = readings.iter().any(|(_, read)| matches!(read, Err(Gap::Unknown(_) | Gap::Waiting)));
@@ -269,9 +267,9 @@ fn start(run: Run) -> std::io::Result<()> {
     let name = format!("{RUN_THREAD}{}", run.kind.name);
     let work = move || {
         let Run { task, kind, mut memory, host, done } = run;
-        let readings = kind.run(&mut memory, &host);
+        let results = kind.run(&mut memory, &host);
         // The engine may be gone.
-        let _ = done.send(FinishedRun { task, memory, readings });
+        let _ = done.send(FinishedRun { task, memory, results });
     };
     worker::spawn(name, work)
 }
