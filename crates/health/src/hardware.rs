@@ -24,6 +24,7 @@ pub(crate) mod gpus;
 pub(crate) mod local_disks;
 pub(crate) mod memory_errors;
 pub(crate) mod message_faults;
+pub(crate) mod nvidia_driver;
 pub(crate) mod pcie_errors;
 pub(crate) mod rdma_counters;
 pub(crate) mod rdma_ports;

@@ -13,9 +13,10 @@ use self::pages::Watched;
 use super::events::Events;
 use super::events::file::EVENTS_FILE;
 use super::inventory::{Inventory, NVIDIA};
+use super::nvidia_driver::{self, DriverGpu};
 use super::pci::PciAddress;
 use crate::collector::{Kind, MINUTE, Sample};
-use crate::host::{Host, names};
+use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 
 pub use crate::facts::Exporter;
@@ -56,9 +57,6 @@ pub(crate) const KIND: Kind = Kind {
 /// The longest wait for a page. The engine gives up after 5 s.
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// The driver's files of its GPUs, below /proc.
-const GPUS: &str = "driver/nvidia/gpus";
-
 /// `GPU-` and 36 characters.
 const MAX_UUID: usize = 48;
 
@@ -67,14 +65,6 @@ const FAILS: f64 = 20.0;
 
 /// Reasons of the hardware: slowdown, thermal slowdown by software and by hardware, power brake (`DCGM_CLOCKS_EVENT_REASON_*`).
 const SLOWDOWN: u64 = 0x08 | 0x20 | 0x40 | 0x80;
-
-/// A GPU that the driver has.
-struct NodeGpu {
-    address: PciAddress,
-    /// Unknown while the driver has not started it.
-    uuid: Option<String>,
-    is_excluded: bool,
-}
 
 const SIGNALS: &[Watched] = &[
     Watched {
@@ -109,7 +99,7 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if answer.status != 200 {
         return Err(Gap::unknown(format!("{address} answered with status {}", answer.status)));
     }
-    let gpus = node_gpus(host);
+    let gpus = nvidia_driver::gpus(host);
     let page = of_node(Page::read(&answer.body), &gpus, *is_of_node)?;
     let mut pages = mem::take(&mut sample.memory.pages);
     let missing = gpus.iter().filter(|gpu| !gpu.is_excluded && !page.contains_key(&gpu.address));
@@ -138,17 +128,17 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
 }
 
 /// The page by place on the bus, if all of its GPUs are this node's.
-fn of_node(page: Page, gpus: &[NodeGpu], is_of_node: bool) -> Result<BTreeMap<PciAddress, GpuPage>, Gap> {
+fn of_node(page: Page, gpus: &[DriverGpu], is_of_node: bool) -> Result<BTreeMap<PciAddress, GpuPage>, Gap> {
     if page.gpus.is_empty() {
         return Err(Gap::unknown("the page is empty, or names no GPU"));
     }
     let mut by_address = BTreeMap::new();
     for (identity, gpu) in page.gpus {
-        let by_uuid = gpus.iter().find(|gpu| gpu.uuid.as_ref() == Some(&identity.uuid));
+        let by_uuid = gpus.iter().find(|gpu| known_uuid(gpu) == Some(&identity.uuid));
         // The UUID decides wherever both have one.
         let by_place = || {
             let place = gpus.iter().find(|gpu| Some(gpu.address) == identity.address && is_of_node)?;
-            (identity.uuid.is_empty() || place.uuid.is_none()).then_some(place)
+            (identity.uuid.is_empty() || known_uuid(place).is_none()).then_some(place)
         };
         let Some(found) = by_uuid.or_else(by_place) else {
             let place = identity.address.map(|address| address.to_string()).unwrap_or_default();
@@ -163,15 +153,9 @@ fn of_node(page: Page, gpus: &[NodeGpu], is_of_node: bool) -> Result<BTreeMap<Pc
     Ok(by_address)
 }
 
-/// The GPUs of the NVIDIA driver.
-fn node_gpus(host: &Host) -> Vec<NodeGpu> {
-    let read = |address: PciAddress| {
-        let text = host.proc(&format!("{GPUS}/{address}/information")).unwrap_or_default();
-        let value = |name: &str| Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned());
-        let uuid = value("GPU UUID:").filter(|uuid| !uuid.contains('?'));
-        NodeGpu { address, uuid, is_excluded: value("GPU Excluded:").as_deref() == Some("Yes") }
-    };
-    names(&host.proc.join(GPUS)).iter().filter_map(|name| name.parse().ok()).map(read).collect()
+/// The UUID, unless the driver has not started the GPU.
+fn known_uuid(gpu: &DriverGpu) -> Option<&String> {
+    gpu.uuid.as_ref().filter(|uuid| !uuid.contains('?'))
 }
 
 /// Devices about which the kernel has reported a problem since boot.

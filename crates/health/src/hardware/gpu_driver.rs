@@ -3,9 +3,9 @@
 
 use super::device::{Device, FaultyDevice};
 use super::inventory::{AMD, Gpu, Inventory, NVIDIA, driver};
-use super::pci::PciAddress;
+use super::nvidia_driver::{self, GPUS};
 use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
-use crate::host::{Host, names};
+use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 
 pub(crate) const KIND: Kind = Kind {
@@ -49,8 +49,6 @@ pub(crate) const KIND: Kind = Kind {
 /// `GPU-` and 36 characters.
 const MAX_UUID: usize = 48;
 
-const GPUS: &str = "driver/nvidia/gpus";
-
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let found = Inventory::of(host, &mut sample.memory.functions)?;
     let version = |module: &str| {
@@ -60,8 +58,7 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let versions: Vec<String> = ["nvidia", "amdgpu"].into_iter().filter_map(version).collect();
     sample
         .text("version_gpu_driver", if versions.is_empty() { "no GPU driver".to_owned() } else { versions.join(", ") });
-    let folder = host.proc.join(GPUS);
-    let has_nvidia = folder.is_dir();
+    let has_nvidia = host.proc.join(GPUS).is_dir();
     let has_amd = host.sys.join("module/amdgpu").is_dir();
     // One that is passed through to a virtual machine has another driver on purpose.
     let is_given_away = |gpu: &Gpu| driver(host, gpu.address).is_some_and(|name| name.starts_with("vfio"));
@@ -70,24 +67,20 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if gpus.is_empty() {
         return Err(Gap::absent("no driver is loaded for the node's GPUs"));
     }
-    let known: Vec<PciAddress> = names(&folder).iter().filter_map(|name| name.parse().ok()).collect();
+    let known = nvidia_driver::gpus(host);
     let has_driver = |gpu: &&Gpu| match gpu.vendor {
-        NVIDIA => known.contains(&gpu.address),
+        NVIDIA => known.iter().any(|known| known.address == gpu.address),
         _ => driver(host, gpu.address).as_deref() == Some("amdgpu"),
     };
     let (with, without): (Vec<&Gpu>, Vec<&Gpu>) = gpus.into_iter().partition(has_driver);
     let faulty = |gpu: &Gpu| FaultyDevice::new(gpu.address, "no driver has it");
     sample.faulty("gpus_without_driver", without.into_iter().map(faulty).collect());
-    let mut excluded = Vec::new();
-    for address in &known {
-        let text = host.proc(&format!("{GPUS}/{address}/information")).unwrap_or_default();
-        let value = |name: &str| text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()));
-        if value("GPU Excluded:").as_deref() == Some("Yes") {
-            excluded.push(FaultyDevice::new(address, "excluded"));
-        }
-        if let Some(uuid) = value("GPU UUID:") {
-            let uuid = Some(vcn::excerpt(&uuid, MAX_UUID).into_owned());
-            sample.sees(Device { address: address.to_string(), is_gpu: true, uuid, ..Device::default() });
+    let excluded = known.iter().filter(|gpu| gpu.is_excluded);
+    let excluded: Vec<FaultyDevice> = excluded.map(|gpu| FaultyDevice::new(gpu.address, "excluded")).collect();
+    for gpu in &known {
+        if let Some(uuid) = &gpu.uuid {
+            let uuid = Some(vcn::excerpt(uuid, MAX_UUID).into_owned());
+            sample.sees(Device { address: gpu.address.to_string(), is_gpu: true, uuid, ..Device::default() });
         }
     }
     offered(host, sample, with.len().saturating_sub(excluded.len()));

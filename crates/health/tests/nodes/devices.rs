@@ -137,3 +137,16 @@ fn ports_of_an_unknown_shape_are_judged_by_the_link_they_had() {
     assert_eq!(with(&report, Verdict::Problem), names(&["rdma_ports_down"]));
     assert_eq!(state(&report, "rdma_ports_down").devices[0].address, "0000:2a:00.1");
 }
+
+#[test]
+fn malformed_file_of_the_driver_hides_no_other_gpu() {
+    let mut node = Node::h100();
+    let information = |address: &str| format!("proc/driver/nvidia/gpus/{address}/information");
+    node.write(&information("0000:0f:00.0"), "no colon\n:\nGPU UUID:\n\u{1}\u{fffd}: x\n");
+    node.write(&information("0000:2d:00.0"), "GPU Excluded\nGPU Excluded:\nGPU Excluded:\t Yes\n");
+    let report = node.sample();
+    let excluded: Vec<String> =
+        state(&report, "gpus_excluded").devices.into_iter().map(|device| device.address).collect();
+    assert_eq!(excluded, ["0000:2d:00.0"]);
+    assert_eq!(report.devices.iter().filter(|device| device.uuid.is_some()).count(), 6);
+}
