@@ -4,6 +4,7 @@ pub(crate) mod desired;
 pub(crate) mod devices;
 pub(crate) mod exclusive;
 pub(crate) mod host_address;
+pub(crate) mod host_facts;
 pub(crate) mod host_routes;
 pub(crate) mod new_vnics;
 pub(crate) mod offers;

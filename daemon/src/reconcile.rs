@@ -22,6 +22,7 @@ pub mod kernel_limits;
 mod missing_links;
 mod node_state;
 mod orphans;
+mod ownership;
 mod pod_addresses;
 pub(crate) mod pods;
 mod pools;

@@ -17,8 +17,9 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::files::{name as file_name, remove, replace};
+use crate::libcni::kind;
 use crate::note::{Note, NoteKind};
-use crate::observed::{ConfAt, ConfFile, ConfText, Fault, ProvidedNetwork, chain, kind, missing, plugins};
+use crate::observed::{ConfAt, ConfFile, ConfText, Fault, ProvidedNetwork, chain, missing, plugins};
 use crate::record::backup::Backup;
 use crate::record::{Record, WINDOW};
 use crate::report::{ConflistState, Report};

@@ -1,7 +1,5 @@
 //! The command line of `oke-cni-installer`.
 
-mod args;
 mod run;
 
-pub use args::{Args, Command, Directories, Options, StateDirectories, UninstallArgs, VnicAttach};
 pub use run::run;

@@ -2,11 +2,8 @@
 
 mod decision;
 mod pods;
-mod signals;
 
 pub use decision::Decision;
 pub(crate) use decision::{NodeState, decide, oke_cni};
 pub use pods::pods;
 pub(crate) use pods::{ForeignPods, foreign_pods, has_our_alias, is_of_our_pod, kernel_shows};
-pub(crate) use signals::OKE_CONFLIST;
-pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals};

@@ -12,7 +12,8 @@ use vcn::Family;
 
 use crate::error::Error;
 use crate::files::{entries, name};
-use crate::observed::{ConfFile, Fault, conf_files, kind, missing};
+use crate::libcni::kind;
+use crate::observed::{ConfFile, Fault, conf_files, missing};
 use crate::settings::Settings;
 
 /// The IPAM plugin whose files are known: an empty file per address, named by it, in a folder per network.

@@ -18,22 +18,26 @@
 //! [`uninstall`] removes everything, and [`on_delete`] decides whether a shutdown means that.
 
 mod apply;
+mod args;
 mod cli;
 mod decide;
 mod error;
 mod files;
 mod foreign_network;
+mod libcni;
 mod note;
 mod observed;
 mod reconcile;
 mod record;
 mod report;
 mod settings;
+mod signals;
 mod uninstall;
 mod versions;
 
-pub use cli::{Args, Command, Directories, Options, StateDirectories, UninstallArgs, VnicAttach, run};
-pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals, pods};
+pub use args::{Args, Command, Directories, Options, StateDirectories, UninstallArgs, VnicAttach};
+pub use cli::run;
+pub use decide::{Decision, pods};
 pub use error::Error;
 pub use files::Snapshot;
 pub use foreign_network::{AddressUse, ForeignNetwork, ForeignPlugin, foreign_network};
@@ -42,4 +46,5 @@ pub use observed::ProvidedNetwork;
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
 pub use settings::{Settings, SettingsError};
+pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals};
 pub use uninstall::{Removal, RemovalStatus, SettingChange, Uninstall, note_settings, on_delete, uninstall};

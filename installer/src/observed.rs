@@ -4,17 +4,16 @@ mod binaries;
 mod conf_file;
 mod conf_text;
 mod drop_ins;
-mod libcni;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use binaries::{ChainBinary, chain, guest, missing};
 pub use conf_file::ProvidedNetwork;
 pub(crate) use conf_file::{ConfFile, Fault, conf_files};
-pub(crate) use conf_text::{ConfAt, ConfText, PLUGINS, kind, plugins};
+pub(crate) use conf_text::{ConfAt, ConfText, plugins};
 pub(crate) use drop_ins::drop_ins;
-pub(crate) use libcni::{entry_fault, key_fault, loads_inline_only};
 
+use crate::libcni::kind;
 use crate::record::ConfigurationRecord;
 use crate::settings::{OURS, VNIC_ATTACH};
 

@@ -3,14 +3,15 @@
 use std::time::SystemTime;
 
 use crate::apply::Applier;
-use crate::cli::VnicAttach;
-use crate::decide::{Decision, NodeState, Signals, decide, foreign_pods, oke_cni};
+use crate::args::VnicAttach;
+use crate::decide::{Decision, NodeState, decide, foreign_pods, oke_cni};
 use crate::error::Error;
 use crate::files::{create_directory, lock_out_installers};
 use crate::observed::{ConfFile, conf_files};
 use crate::record::{self, Record};
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::signals::Signals;
 
 /// Attempts if another program writes a configuration at the same moment.
 const ATTEMPTS: usize = 5;

@@ -13,10 +13,10 @@ use vcn::Mtu;
 use plugin_entry::main_entry;
 pub(crate) use plugin_entry::{MAIN, OURS, VNIC_ATTACH, vnic_attach_entry};
 
-use crate::cli::{Directories, Options, StateDirectories, VnicAttach};
-use crate::decide::PodNetwork;
-use crate::observed::kind;
+use crate::args::{Directories, Options, StateDirectories, VnicAttach};
+use crate::libcni::kind;
 use crate::record::backup;
+use crate::signals::PodNetwork;
 
 /// The smallest MTU that IPv6 works with (RFC 8200 §5).
 const MIN_MTU: u32 = 1280;

@@ -3,50 +3,25 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 
 use api::NativePodNetwork;
 use api::npn::NpnVnic;
 use datapath::Object;
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
 use ipnetwork::IpNetwork;
-use vcn::{Family, LinkKindName, Mtu, Ocid, PerFamily, Purpose, SubnetAddressing, TableId, Vnic, vnic_mark};
+use vcn::{Family, Mtu, Ocid, PerFamily, Purpose, SubnetAddressing, TableId, Vnic, vnic_mark};
 
-use crate::decide::devices::Devices;
 use crate::decide::exclusive::ExclusiveVnic;
-use crate::decide::host_address::{self, AddressHints, HostAddress};
-use crate::decide::host_routes::{self, NeededNetwork};
-use crate::decide::requests::{Requests, VnicRequest};
+use crate::decide::host_address::{self, AddressHints};
+use crate::decide::host_facts::HostFacts;
+use crate::decide::host_routes;
+use crate::decide::requests::VnicRequest;
 use crate::decide::slots::Slots;
 use crate::facts::condition::{Condition, Reason};
 use crate::facts::node_facts::npn_vnic;
 use crate::facts::reconcile_report::UnmanagedReason;
 use crate::settings::Ports;
-
-/// What is known, from outside and from the kernel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostFacts<'a> {
-    /// The instance's VNICs, the primary one first.
-    pub vnics: &'a [Vnic],
-    pub npn: Option<&'a NativePodNetwork>,
-    pub links: &'a [netlink::Link],
-    /// The kind of those that are VNICs'.
-    pub nics: &'a LinkKindName,
-    /// Which of them were the VNICs' before.
-    pub devices: &'a Devices,
-    /// Whether the kernel speaks IPv6.
-    pub ipv6: bool,
-    /// Addresses that our rules mark as the host's; assigned ones first.
-    pub own: &'a [HostAddress],
-    /// Addresses that pods hold.
-    pub held: &'a HashSet<IpAddr>,
-    pub requests: &'a Requests,
-    /// VNICs that a VnicAttachment may describe, as long as that is not known.
-    pub unexplained: &'a BTreeSet<Ocid>,
-    /// What no VNIC's route may cover.
-    pub needed: &'a [NeededNetwork],
-}
 
 /// What the operator and the owner of the pod network decide.
 #[derive(Clone, Copy, Debug)]

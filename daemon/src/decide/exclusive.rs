@@ -4,7 +4,7 @@
 use datapath::host::Placement;
 use vcn::{IfName, Ocid, SubnetAddressing, TableId, VlanTag, Vnic};
 
-use crate::decide::desired::HostFacts;
+use crate::decide::host_facts::HostFacts;
 use crate::facts::condition::{Condition, Reason};
 
 /// A VNIC for one pod.

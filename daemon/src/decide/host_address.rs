@@ -10,19 +10,8 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 use vcn::{Family, SubnetAddressing, TableId, Vnic};
 
-use crate::decide::desired::HostFacts;
+use crate::decide::host_facts::{HostAddress, HostFacts};
 use crate::facts::condition::{Condition, Reason};
-
-/// An address that one of our rules marks as the host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostAddress {
-    /// The table of its VNIC.
-    pub table: TableId,
-    pub address: IpAddr,
-    /// Whether the host has it. It never got one that a pod held when the rule was made, and loses others with a link that goes
-    /// down.
-    pub is_assigned: bool,
-}
 
 /// What speaks for and against an address.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use socket2::Socket;
 use super::icmp::receive;
 use super::socket::ProbeRoute;
 use super::tcp::one_by_one;
-use super::udp::{connected, failed};
-use super::volley::{Answer, Exchange, Pace, of_error, volley};
+use super::udp::connected;
+use super::volley::{Answer, Exchange, Pace, failed, of_error, volley};
 
 /// A name that exists.
 const NAME: &str = "kubernetes.io";

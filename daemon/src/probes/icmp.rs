@@ -10,8 +10,7 @@ use socket2::{Protocol, SockAddr, Socket, Type};
 use vcn::Family;
 
 use super::socket::ProbeRoute;
-use super::udp::failed;
-use super::volley::{Answer, Exchange, Pace, volley};
+use super::volley::{Answer, Exchange, Pace, failed, volley};
 
 /// The headers of IP and of an echo request.
 const HEADERS_V4: u32 = 28;

@@ -8,7 +8,7 @@ use socket2::{Protocol, SockAddr, Socket, Type};
 
 use super::icmp::receive;
 use super::socket::ProbeRoute;
-use super::volley::{Answer, Exchange, Pace, Results, of_error, volley};
+use super::volley::{Answer, Exchange, Pace, failed, volley};
 
 struct Datagrams {
     socket: Socket,
@@ -27,14 +27,6 @@ pub(super) fn connected(way: &ProbeRoute) -> io::Result<Socket> {
     let socket = way.open(Type::DGRAM, Some(Protocol::UDP))?;
     socket.connect(&SockAddr::from(way.target))?;
     Ok(socket)
-}
-
-/// The tally where not even a socket could be had.
-pub(super) fn failed(error: &io::Error) -> Tally {
-    let mut results = Results::default();
-    results.sent();
-    results.failed(of_error(error));
-    results.tally()
 }
 
 impl Exchange for Datagrams {

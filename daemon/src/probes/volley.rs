@@ -117,6 +117,14 @@ pub(super) fn volley(exchange: &mut impl Exchange, pace: Pace) -> Tally {
     }
 }
 
+/// The tally where not even a socket could be had.
+pub(super) fn failed(error: &io::Error) -> Tally {
+    let mut results = Results::default();
+    results.sent();
+    results.failed(of_error(error));
+    results.tally()
+}
+
 /// What an error of a socket means for its probe.
 pub(super) fn of_error(error: &io::Error) -> Failure {
     match error.raw_os_error().map(nix::errno::Errno::from_raw) {

@@ -10,13 +10,13 @@ use netlink::Link;
 use resident::logging::chain;
 use vcn::{Ocid, Vnic};
 
-use super::installation::{Owner, Ownership};
 use super::node_state::NodeState;
+use super::ownership::{Owner, Ownership};
 use super::{Reconciler, StageReport, host, sources};
-use crate::decide::desired::{self, DesiredState, HostFacts, Policy};
+use crate::decide::desired::{self, DesiredState, Policy};
 use crate::decide::devices;
 use crate::decide::exclusive;
-use crate::decide::host_address::HostAddress;
+use crate::decide::host_facts::{HostAddress, HostFacts};
 use crate::decide::host_routes;
 use crate::decide::requests::{self, Requests};
 use crate::decide::usage::Usage;

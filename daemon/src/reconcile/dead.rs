@@ -18,7 +18,7 @@ use ipam::{Allocation, BootTime};
 use resident::logging::chain;
 
 use super::context::Context;
-use super::remains::unknown;
+use super::stage::unknown;
 use super::{StageReport, host};
 use crate::decide::pods::is_dead;
 use crate::facts::condition::{Condition, Reason};

@@ -13,7 +13,7 @@ use datapath::{Change, Error, Object, Places, Step};
 use netlink::{Link, RouteFilter, Socket};
 use vcn::{Family, LinkKindName, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
 
-use crate::decide::host_address::HostAddress;
+use crate::decide::host_facts::HostAddress;
 use crate::decide::slots::TableReferences;
 use crate::facts::condition::Condition;
 

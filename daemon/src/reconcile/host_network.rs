@@ -13,7 +13,7 @@ use vcn::IfName;
 use super::StageReport;
 use super::context::Context;
 use super::host::{self, Batch, Part};
-use super::installation::Ownership;
+use super::ownership::Ownership;
 use crate::facts::condition::{Condition, Reason};
 use crate::facts::reconcile_report::{Cause, Changed};
 use crate::settings::HostNetworking;

@@ -9,6 +9,7 @@ use resident::logging::chain;
 use super::StageReport;
 use super::context::Context;
 use super::node_state::NodeState;
+use super::ownership::{Owner, Ownership};
 use crate::decide::usage::Usage;
 use crate::facts::condition::{Condition, Reason};
 use crate::facts::node_facts::NodeFacts;
@@ -22,24 +23,6 @@ use crate::sources::container_runtime::ContainerRuntime;
 pub(super) struct Installation {
     last: Option<LastRun>,
     runtime: ContainerRuntime,
-}
-
-/// Which pod network a node has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ownership {
-    Ours,
-    /// Another one, or another one is meant.
-    Other,
-    /// No signal, or contradictory ones.
-    Unknown,
-}
-
-/// Which pod network owns the node, as the installer sees it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Owner {
-    pub(super) ownership: Ownership,
-    /// Whether OKE's own CNI may use VNICs here.
-    pub(super) oke: bool,
 }
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::time::Instant;
 use datapath::{Snapshot, pod};
 
 use super::context::Context;
-use super::remains::unknown;
+use super::stage::unknown;
 use super::{StageReport, host_network};
 
 /// The most that is remembered; the rest follows when these are gone.

@@ -1,12 +1,10 @@
 //! The stage of what pods left behind that ended without a DEL: attachments, and objects without one.
 
-use resident::logging::chain;
-
 use super::StageReport;
 use super::context::Context;
 use super::dead::DeadPods;
 use super::orphans::OrphanedObjects;
-use crate::facts::condition::{Condition, Reason};
+use crate::facts::condition::Condition;
 use crate::facts::reconcile_report::Cause;
 
 #[derive(Debug, Default)]
@@ -30,9 +28,4 @@ impl Remains {
         self.orphans.run(context, report);
         self.found = report.conditions.iter().skip(before).cloned().collect();
     }
-}
-
-/// Why remains are not known, or not removed.
-pub(super) fn unknown(about: &str, error: &(dyn std::error::Error + 'static)) -> Condition {
-    Condition::degraded(Reason::HostNetworkFailed, chain(error)).about(about)
 }

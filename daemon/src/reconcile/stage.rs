@@ -2,8 +2,9 @@
 
 use datapath::host::HostVnic;
 use ipam::Allocation;
+use resident::logging::chain;
 
-use crate::facts::condition::Condition;
+use crate::facts::condition::{Condition, Reason};
 use crate::facts::reconcile_report::{Changed, PodNetworkState};
 
 /// What the stages so far did and found.
@@ -26,4 +27,9 @@ impl StageReport {
     pub(super) const fn is_usable(&self) -> bool {
         self.offers_addresses && self.configured.is_some()
     }
+}
+
+/// Why remains of pods are not known, or not removed.
+pub(super) fn unknown(about: &str, error: &(dyn std::error::Error + 'static)) -> Condition {
+    Condition::degraded(Reason::HostNetworkFailed, chain(error)).about(about)
 }

@@ -10,11 +10,9 @@ use serde_json::{Value, json};
 
 use super::{Applier, ConfChange};
 use crate::error::Error;
+use crate::libcni::{PLUGINS, entry_fault, key_fault, kind, loads_inline_only};
 use crate::note::{Note, NoteKind};
-use crate::observed::{
-    ChainBinary, ConfAt, ConfFile, ConfText, Fault, PLUGINS, ProvidedNetwork, drop_ins, entry_fault, key_fault, kind,
-    loads_inline_only, missing, plugins,
-};
+use crate::observed::{ChainBinary, ConfAt, ConfFile, ConfText, Fault, ProvidedNetwork, drop_ins, missing, plugins};
 use crate::report::ConflistState;
 use crate::settings::{MAIN, OURS, Settings};
 use crate::versions::{Answer, Version};

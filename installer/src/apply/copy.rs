@@ -6,10 +6,11 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::{Applier, ConfChange};
-use crate::cli::VnicAttach;
+use crate::args::VnicAttach;
 use crate::error::Error;
+use crate::libcni::PLUGINS;
 use crate::note::{Note, NoteKind};
-use crate::observed::{ConfAt, ConfFile, ConfText, PLUGINS, ProvidedNetwork, guest, is_copy, missing};
+use crate::observed::{ConfAt, ConfFile, ConfText, ProvidedNetwork, guest, is_copy, missing};
 use crate::settings::{Settings, VNIC_ATTACH, vnic_attach_entry};
 use crate::versions::{Answer, Version};
 

@@ -4,9 +4,10 @@
 use resident::logging::chain;
 
 use super::Applier;
-use crate::decide::{Decision, Signal, pods};
+use crate::decide::{Decision, pods};
 use crate::note::{Note, NoteKind};
 use crate::observed::{ConfAt, ConfFile, is_ours};
+use crate::signals::Signal;
 
 impl Applier<'_> {
     /// It goes when another network is meant for sure, no pod uses our network, and pods have another network or shall have

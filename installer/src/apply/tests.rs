@@ -9,10 +9,11 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::decide::{Decision, Signal};
+use crate::decide::Decision;
 use crate::observed::Fault;
 use crate::settings::MAIN;
 use crate::settings::fixture::{self, conf_file as conf, faulty};
+use crate::signals::Signal;
 
 pub(super) struct Node {
     directory: TempDir,

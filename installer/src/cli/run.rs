@@ -10,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use resident::{api_server, logging};
 use tracing::Level;
 
-use super::{Args, Command, UninstallArgs};
+use crate::args::{Args, Command, UninstallArgs};
 use crate::reconcile::{dry_run, reconcile};
 use crate::report::{Report, Status};
 use crate::settings::{Settings, SettingsError};

@@ -7,10 +7,10 @@ mod tests;
 
 use std::path::Path;
 
-use super::signals::{METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
-use super::{ForeignPods, PodNetwork, Presence, Signal, Signals};
+use super::ForeignPods;
 use crate::observed::ConfFile;
 use crate::settings::Settings;
+use crate::signals::{METADATA_KEY, NODE_LABEL, OKE_DAEMONSET, PodNetwork, Presence, Signal, Signals};
 
 /// Whether to install, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{ConfFile, ConfText, drop_ins, entry_fault, kind, loads_inline_only, plugins};
+use super::{ConfFile, ConfText, drop_ins, plugins};
+use crate::libcni::{entry_fault, kind, loads_inline_only};
 use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
 use crate::versions::{Answer, ask};
 

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::conf_text::{ConfAt, PLUGINS, kind, plugins};
+use super::conf_text::{ConfAt, plugins};
 use super::drop_ins::drop_ins;
-use super::libcni::{entry_fault, list_fault, loads_inline_only};
-use crate::decide::OKE_CONFLIST;
 use crate::error::Error;
 use crate::files::{entries, name};
+use crate::libcni::{PLUGINS, entry_fault, kind, list_fault, loads_inline_only};
 use crate::settings::MAIN;
+use crate::signals::OKE_CONFLIST;
 
 /// A runtime loads files with these ends (libcni, ConfFiles), even if nothing is before them.
 const ENDS: [&str; 3] = [".conf", ".conflist", ".json"];

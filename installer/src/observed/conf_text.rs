@@ -11,8 +11,8 @@ use std::time::Duration;
 use nix::libc;
 use serde_json::Value;
 
-use super::libcni::names_field;
 use crate::files::{LONGEST_CONFIGURATION, irregular};
+use crate::libcni::{PLUGINS, kind};
 
 /// Some programs write a configuration in place. A half-written one is read again before it is called damaged: to repair it
 /// would overwrite what they are writing.
@@ -106,16 +106,8 @@ impl ConfText {
     }
 }
 
-pub(crate) const PLUGINS: &str = "plugins";
-
 pub(crate) fn plugins(list: &Value) -> impl Iterator<Item = &Value> {
     list.get(PLUGINS).and_then(Value::as_array).into_iter().flatten()
-}
-
-/// A plugin's type. Go finds a key in any case, sorts keys and takes the last that is not null; an empty type is none.
-pub(crate) fn kind(plugin: &Value) -> Option<&str> {
-    let types = plugin.as_object()?.iter().filter(|(key, value)| names_field(key, "type") && !value.is_null());
-    types.max_by_key(|(key, _)| *key)?.1.as_str().filter(|kind| !kind.is_empty())
 }
 
 /// Whether a link leads to a file of its own directory.

@@ -8,9 +8,10 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 use vcn::{excerpt, printable};
 
+use super::Fault;
 use super::conf_text::{ConfAt, stays_within};
-use super::{Fault, libcni};
 use crate::files::entries;
+use crate::libcni;
 
 /// Of a quoted path, in characters.
 const QUOTED: usize = 200;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::cli::{Directories, StateDirectories};
+use crate::args::{Directories, StateDirectories};
 use crate::observed::{ConfFile, Fault};
 use crate::settings::Settings;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::observed::{entry_fault, kind};
+use crate::libcni::{entry_fault, kind};
 
 /// Our plugin that gives a pod its address, the first of the chain.
 pub(crate) const MAIN: &str = "vcn-native";

@@ -1,6 +1,7 @@
 //! Which network follows from which facts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use datapath::{LinkKind, LinkSpec};
@@ -9,8 +10,10 @@ use serde_json::json;
 use vcn::{LinkKindName, TableId, VlanTag};
 
 use super::*;
-use crate::decide::requests::requests;
+use crate::decide::devices::Devices;
+use crate::decide::host_facts::HostAddress;
 use crate::decide::requests::tests::{attachment, facts as requested};
+use crate::decide::requests::{Requests, requests};
 use crate::decide::slots::TableReferences;
 use crate::fixture::{link, mac, npn, vm_vnics, vnic};
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::*;
-use crate::decide::{PodNetwork, SignalOptions};
 use crate::observed::Fault;
 use crate::settings::fixture::{self, conf_file as file};
+use crate::signals::SignalOptions;
 
 const SEEN: [Presence; 3] = [Presence::Unknown, Presence::Absent, Presence::Present];
 const FLAGS: [Option<&str>; 5] = [None, Some("true"), Some("false"), Some("yes"), Some("")];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::decide::{PodNetwork, Signals};
+use crate::signals::{PodNetwork, Signals};
 
 const EXAMPLES: &str = "Examples:
   oke-cni-installer --dry-run --signal-node-label true --cni-usable    what would be done on a node of a VCN-native cluster

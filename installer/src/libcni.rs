@@ -5,7 +5,8 @@
 use serde_json::Value;
 use vcn::excerpt;
 
-use super::conf_text::{PLUGINS, kind};
+/// The key of a list's plugins.
+pub(crate) const PLUGINS: &str = "plugins";
 
 /// Of a quoted value, in characters.
 const QUOTED: usize = 60;
@@ -43,6 +44,12 @@ const ENTRY: Shape = Shape::Struct(&[
         Shape::List(&Shape::Struct(&[("containerID", Shape::Text), ("ifname", Shape::Text)])),
     ),
 ]);
+
+/// A plugin's type. Go finds a key in any case, sorts keys and takes the last that is not null; an empty type is none.
+pub(crate) fn kind(plugin: &Value) -> Option<&str> {
+    let types = plugin.as_object()?.iter().filter(|(key, value)| names_field(key, "type") && !value.is_null());
+    types.max_by_key(|(key, _)| *key)?.1.as_str().filter(|kind| !kind.is_empty())
+}
 
 /// Why libcni refuses a plugin's entry, or the document of a single plugin.
 pub(crate) fn entry_fault(entry: &Value) -> Option<String> {
@@ -92,7 +99,7 @@ pub(crate) fn loads_inline_only(document: &Value) -> bool {
 }
 
 /// Whether Go decodes a key of JSON into a field: case does not matter, and two letters fold to an ASCII one.
-pub(super) fn names_field(key: &str, field: &str) -> bool {
+fn names_field(key: &str, field: &str) -> bool {
     let folded = |letter| match letter {
         'ſ' => 's',
         '\u{212a}' => 'k',
