@@ -51,13 +51,13 @@ pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<(
     let store = timeout(DEADLINE, reader.all()).await.context("cannot read from the API server in time")??;
     read_node_pools(&settings, &store).await;
     let observed = Observed::of(&store);
-    let guards = steps_of(&observed, |step| matches!(step, Step::Guard(_)));
-    let observed = future::guarded(&observed);
+    let finalizers = steps_of(&observed, |step| matches!(step, Step::AddFinalizer(_)));
+    let observed = future::with_finalizers(&observed);
     let selections = select(&observed);
     let plan = now(&observed, &selections);
     let is_paused = |profile: &str| selections.profiles.get(profile).is_some_and(|it| it.profile.spec.paused);
     let paused = steps_of(&future::unpaused(&observed), |step| step.profile().is_some_and(is_paused));
-    let steps: Vec<Step> = guards.into_iter().chain(plan.steps.iter().cloned()).collect();
+    let steps: Vec<Step> = finalizers.into_iter().chain(plan.steps.iter().cloned()).collect();
     let mut objects = future::after(observed.attachments.iter(), &steps);
     if let Some(chosen) = chosen(&asked, &observed)? {
         objects.retain(|instance, _| chosen.contains(instance));

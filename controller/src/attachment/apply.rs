@@ -177,11 +177,11 @@ impl<O: Objects> Applier<'_, O> {
         let cloud = self.cloud;
         match &step.action {
             Action::AddFinalizer | Action::RemoveFinalizer => {
-                let wanted = step.action == Action::AddFinalizer;
-                let written = self.objects.set_finalizer(object, wanted).await;
-                self.metrics.wrote("finalizer", written.is_ok());
+                let is_added = step.action == Action::AddFinalizer;
+                let written = self.objects.set_finalizer(object, is_added).await;
+                self.metrics.wrote(step.action.kind(), written.is_ok());
                 match written.map_err(StepError::Object)? {
-                    Some(new) if wanted => {
+                    Some(new) if is_added => {
                         *object = Arc::new(new);
                         return Ok(StepOutcome::Done);
                     }

@@ -20,7 +20,7 @@ const NOT_MADE_YET: &str = "not-made-yet";
 pub(super) type Objects = BTreeMap<Ocid, Vec<Arc<VnicAttachment>>>;
 
 /// With the finalizer on every profile: the controller needs it before it creates objects.
-pub(super) fn guarded(observed: &Observed) -> Observed {
+pub(super) fn with_finalizers(observed: &Observed) -> Observed {
     with_profiles(observed, |profile| {
         let finalizers = profile.metadata.finalizers.get_or_insert_default();
         if !finalizers.iter().any(|finalizer| finalizer == PROFILE_FINALIZER) {
@@ -50,23 +50,23 @@ pub(super) fn after<'a>(there: impl Iterator<Item = &'a Arc<VnicAttachment>>, st
         there.map(|object| (object.name_any(), Arc::clone(object))).collect();
     for step in steps {
         match step {
-            Step::Make(stamp) => {
+            Step::Create(stamp) => {
                 let mut object = stamp.object();
                 object.metadata.uid = Some(format!("{NOT_MADE_YET}-{}", stamp.name));
                 object.metadata.creation_timestamp = Some(Time(Timestamp::MAX));
                 all.insert(stamp.name.clone(), Arc::new(object));
             }
-            Step::Change { stamp, .. } => {
+            Step::Update { stamp, .. } => {
                 if let Some(object) = all.get_mut(&stamp.name).map(Arc::make_mut) {
                     object.spec = stamp.spec();
                 }
             }
-            Step::Remove { object, .. } | Step::Replace { object, .. } => {
+            Step::Delete { object, .. } | Step::Replace { object, .. } => {
                 if let Some(object) = all.get_mut(&object.name).map(Arc::make_mut) {
                     object.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
                 }
             }
-            Step::Guard(_) | Step::LetGo(_) => {}
+            Step::AddFinalizer(_) | Step::RemoveFinalizer(_) => {}
         }
     }
     let mut objects = Objects::new();

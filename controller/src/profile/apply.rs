@@ -41,11 +41,11 @@ pub async fn write_status(client: &Client, profile: &str, status: &VnicProfileSt
 
 async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step: &Step) -> Result<(), RequestError> {
     match step {
-        Step::Make(stamp) => {
+        Step::Create(stamp) => {
             let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             settled(send(api.create(&params, &stamp.object())).await)
         }
-        Step::Change { stamp, .. } => {
+        Step::Update { stamp, .. } => {
             let spec = serde_json::to_value(stamp.spec()).map_err(|error| Box::new(kube::Error::SerdeError(error)))?;
             let patch = json_patch::Patch(vec![
                 // An object without the label belongs to its user.
@@ -54,12 +54,12 @@ async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step:
             ]);
             send(api.patch(&stamp.name, &params(), &Patch::Json::<()>(patch))).await.map(drop)
         }
-        Step::Remove { object, .. } | Step::Replace { object, .. } => delete(api, object).await,
-        Step::Guard(profile) => {
+        Step::Delete { object, .. } | Step::Replace { object, .. } => delete(api, object).await,
+        Step::AddFinalizer(profile) => {
             let all = profile.finalizers.iter().map(String::as_str).chain([PROFILE_FINALIZER]);
             set_finalizers(profiles, profile, all.collect()).await
         }
-        Step::LetGo(profile) => {
+        Step::RemoveFinalizer(profile) => {
             // The watch may not have reported an object that was just created: without the profile, nothing would remove it.
             let labelled = ListParams::default().labels(&format!("{PROFILE_LABEL}={}", profile.name));
             let (all, prefix) = (send(api.list_metadata(&labelled)).await?, format!("{}.", profile.name));
@@ -112,7 +112,7 @@ mod tests {
     async fn an_old_plan_stops_when_the_server_does_not_answer() {
         let client = client_with(|_, _| None);
         let guard = |number: u32| {
-            Step::Guard(Profile { name: format!("profile-{number}"), version: None, finalizers: Vec::new() })
+            Step::AddFinalizer(Profile { name: format!("profile-{number}"), version: None, finalizers: Vec::new() })
         };
         let steps: Vec<Step> = (0..10_000).map(guard).collect();
         let began = Instant::now();
@@ -137,7 +137,7 @@ mod tests {
                     Some(json(409, r#"{"kind":"Status","code":409}"#.to_owned()))
                 }
             });
-            let step = Step::LetGo(Profile { name: "p".to_owned(), version: None, finalizers: Vec::new() });
+            let step = Step::RemoveFinalizer(Profile { name: "p".to_owned(), version: None, finalizers: Vec::new() });
             let outcomes = apply(&client, &[&step], Instant::now() + Duration::from_secs(5)).await;
             assert!(matches!(outcomes[..], [(_, Ok(()))]), "{outcomes:?}");
             assert_eq!(patched.load(Ordering::SeqCst), patches, "{items}");

@@ -72,7 +72,7 @@ pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, g
         unwanted,
         next,
     };
-    plan.steps.extend(selections.profiles.values().filter_map(|selection| guard(selection, &there)));
+    plan.steps.extend(selections.profiles.values().filter_map(|selection| finalizer(selection, &there)));
     let mut rollouts: BTreeMap<&str, Rollout> = BTreeMap::new();
     for (stamp, claim) in stamps.iter().zip(claims(&stamps, &there, selections)) {
         let rollout = rollouts.entry(&stamp.profile).or_default();
@@ -80,8 +80,9 @@ pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, g
         plan.tell(stamp, &state, selections);
         plan.tell_ignored_address(stamp, &claim, selections);
         let may_start = |step: &Step| {
-            !matches!(step, Step::Make(_))
-                || is_guarded(selections, &stamp.profile) && selections.is_confirmed(&stamp.profile, &stamp.instance)
+            !matches!(step, Step::Create(_))
+                || is_finalizer_set(selections, &stamp.profile)
+                    && selections.is_confirmed(&stamp.profile, &stamp.instance)
         };
         plan.steps.extend(step.filter(may_start).filter(|_| !selections.is_held(&stamp.profile)));
     }
@@ -96,14 +97,14 @@ pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, g
 }
 
 /// A profile's finalizer is set before its first object and removed after its last.
-fn guard(selection: &Selection<'_>, there: &AttachmentIndex<'_>) -> Option<Step> {
+fn finalizer(selection: &Selection<'_>, there: &AttachmentIndex<'_>) -> Option<Step> {
     let profile = || Profile::of(selection.profile);
     let has_finalizer = has_finalizer(selection.profile);
     if !is_leaving(selection.profile) {
-        return (!has_finalizer && selection.hold.is_none()).then(|| Step::Guard(profile()));
+        return (!has_finalizer && selection.hold.is_none()).then(|| Step::AddFinalizer(profile()));
     }
     let left = has_objects(selection.profile, there);
-    (has_finalizer && !left).then(|| Step::LetGo(profile()))
+    (has_finalizer && !left).then(|| Step::RemoveFinalizer(profile()))
 }
 
 fn is_abandoned(object: &VnicAttachment, selections: &Selections<'_>) -> bool {
@@ -111,7 +112,7 @@ fn is_abandoned(object: &VnicAttachment, selections: &Selections<'_>) -> bool {
         .is_some_and(|profile| !selections.profiles.contains_key(profile) && !selections.unreadable.contains(profile))
 }
 
-fn is_guarded(selections: &Selections<'_>, profile: &str) -> bool {
+fn is_finalizer_set(selections: &Selections<'_>, profile: &str) -> bool {
     selections.profiles.get(profile).is_some_and(|selection| has_finalizer(selection.profile))
 }
 
@@ -124,7 +125,7 @@ fn compare(stamp: &TemplateObject, claim: &Claim<'_>, rollout: &mut Rollout) -> 
     let (state, step) = match claim {
         Claim::Taken(by) => return (State::in_conflict(by.clone()), None),
         Claim::Waits => (State::ABSENT, None),
-        Claim::Free => (State::ABSENT, Some(Step::Make(stamp.clone()))),
+        Claim::Free => (State::ABSENT, Some(Step::Create(stamp.clone()))),
         Claim::Held(object) => {
             let state = State::of(object);
             let is_ready = state.ready;
@@ -134,7 +135,7 @@ fn compare(stamp: &TemplateObject, claim: &Claim<'_>, rollout: &mut Rollout) -> 
                 Difference::None => (state, None),
                 Difference::Changeable(fields) => {
                     let stamp = stamp.with_address_of(object);
-                    (State { ready: false, ..state }, Some(Step::Change { stamp, fields }))
+                    (State { ready: false, ..state }, Some(Step::Update { stamp, fields }))
                 }
                 Difference::Fixed(fields) => {
                     let step = Step::Replace { object: Target::of(object), fields, stamp: stamp.clone() };

@@ -147,7 +147,7 @@ mod tests {
 
     fn step(name: &str, profile: &str) -> Step {
         let object = Target { name: name.to_owned(), uid: None, version: None };
-        Step::Remove { object, why: RemovalReason::NotInProfile(profile.to_owned()) }
+        Step::Delete { object, why: RemovalReason::NotInProfile(profile.to_owned()) }
     }
 
     fn steps(count: usize, profile: &str) -> Vec<Step> {

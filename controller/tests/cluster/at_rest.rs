@@ -89,7 +89,7 @@ async fn reconciles_in_sync_write_nothing() {
     // Events follow a little later.
     let writes = || {
         let line = |kind| format!(r#"oke_node_controller_kubernetes_writes_total{{kind="{kind}",result="ok"}}"#);
-        ["status", "finalizer", "profile_status"].map(|kind| one.metric(&line(kind)))
+        ["status", "add_finalizer", "remove_finalizer", "profile_status"].map(|kind| one.metric(&line(kind)))
     };
     let (before, written) = (versions().await, writes());
     several_reconciles().await;

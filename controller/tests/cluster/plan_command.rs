@@ -128,7 +128,7 @@ node node-0: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names Vnic
     let (fine, json, errors) = scene.plan("reader", &["-o", "json"]);
     assert!(fine, "{errors}");
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((&json["objects"][0]["step"], &json["objects"][1]["step"]), (&"guard".into(), &"make".into()));
+    assert_eq!((&json["objects"][0]["step"], &json["objects"][1]["step"]), (&"add_finalizer".into(), &"create".into()));
     assert_eq!(json["whenNotPaused"][0]["object"], paused);
     assert_eq!((&json["cloud"][0]["word"], &json["cloud"][1]["word"]), (&"attach".into(), &"ShapeCapacity".into()));
     assert_eq!(json["problems"][0]["reason"], "UnknownVnicProfile");

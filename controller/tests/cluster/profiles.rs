@@ -177,7 +177,7 @@ async fn an_object_that_a_user_took_over_is_not_deleted() {
     let delete = async |object: VnicAttachment| {
         let metadata = object.metadata;
         let object = Target { name: "taken".to_owned(), uid: metadata.uid, version: metadata.resource_version };
-        let step = Step::Remove { object, why: RemovalReason::ProfileDeleted("pool".to_owned()) };
+        let step = Step::Delete { object, why: RemovalReason::ProfileDeleted("pool".to_owned()) };
         let end = tokio::time::Instant::now() + Duration::from_mins(3);
         assert!(apply(&scene.client, &[&step], end).await.iter().all(|(_, outcome)| outcome.is_ok()));
         scene.get("taken").await

@@ -17,6 +17,8 @@ async fn the_finalizer_is_set_before_the_request() {
     scene.objects.vanished.lock().unwrap().insert("storage".to_owned());
     scene.reconcile().await;
     assert_eq!(scene.calls(), Vec::<&str>::new());
+    let text = scene.metrics.text();
+    assert!(text.contains(r#"kubernetes_writes_total{kind="add_finalizer",result="ok"} 1"#), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,7 +50,7 @@ pub(super) fn removals<'a>(
         if requested.contains(name) || object.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        let remove = |why| Step::Remove { object: Target::of(object), why };
+        let remove = |why| Step::Delete { object: Target::of(object), why };
         match fate(object, selections) {
             Fate::Stays => {}
             Fate::StaysForNow { profile, node } => removals.problems.push(recreated(name, profile, node)),

@@ -12,7 +12,7 @@ use crate::profile::select::from_template::TemplateObject;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Deletes an object.
-    Remove {
+    Delete {
         /// Which.
         object: Target,
         /// Why.
@@ -28,18 +28,18 @@ pub enum Step {
         stamp: TemplateObject,
     },
     /// Updates an object.
-    Change {
+    Update {
         /// Its new content.
         stamp: TemplateObject,
         /// What changed.
         fields: Vec<&'static str>,
     },
     /// Creates an object.
-    Make(TemplateObject),
+    Create(TemplateObject),
     /// Sets the finalizer of a profile, before its first object is created.
-    Guard(Profile),
+    AddFinalizer(Profile),
     /// Removes the finalizer of a deleted profile.
-    LetGo(Profile),
+    RemoveFinalizer(Profile),
 }
 
 /// The one object that a deletion means, as read: not another one of its name, nor one that a user has taken over since.
@@ -68,35 +68,35 @@ impl Step {
     /// The name of the object.
     pub fn object(&self) -> &str {
         match self {
-            Self::Make(stamp) | Self::Change { stamp, .. } => &stamp.name,
-            Self::Remove { object, .. } | Self::Replace { object, .. } => &object.name,
-            Self::Guard(profile) | Self::LetGo(profile) => &profile.name,
+            Self::Create(stamp) | Self::Update { stamp, .. } => &stamp.name,
+            Self::Delete { object, .. } | Self::Replace { object, .. } => &object.name,
+            Self::AddFinalizer(profile) | Self::RemoveFinalizer(profile) => &profile.name,
         }
     }
 
     /// The step's name in metrics.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Make(_) => "make",
-            Self::Change { .. } => "change",
+            Self::Create(_) => "create",
+            Self::Update { .. } => "update",
             Self::Replace { .. } => "replace",
-            Self::Remove { .. } => "remove",
-            Self::Guard(_) => "guard",
-            Self::LetGo(_) => "let_go",
+            Self::Delete { .. } => "delete",
+            Self::AddFinalizer(_) => "add_finalizer",
+            Self::RemoveFinalizer(_) => "remove_finalizer",
         }
     }
 
     /// The profile, if the step is for one.
     pub fn profile(&self) -> Option<&str> {
         match self {
-            Self::Make(stamp) | Self::Change { stamp, .. } | Self::Replace { stamp, .. } => Some(&stamp.profile),
-            Self::Remove {
+            Self::Create(stamp) | Self::Update { stamp, .. } | Self::Replace { stamp, .. } => Some(&stamp.profile),
+            Self::Delete {
                 why: RemovalReason::NotInProfile(profile) | RemovalReason::NotForNode { profile, .. },
                 ..
             } => Some(profile),
-            Self::Guard(profile) | Self::LetGo(profile) => Some(&profile.name),
-            Self::Remove { why: RemovalReason::ProfileDeleted(profile), .. } => Some(profile),
-            Self::Remove { why: RemovalReason::InstanceTerminated, .. } => None,
+            Self::AddFinalizer(profile) | Self::RemoveFinalizer(profile) => Some(&profile.name),
+            Self::Delete { why: RemovalReason::ProfileDeleted(profile), .. } => Some(profile),
+            Self::Delete { why: RemovalReason::InstanceTerminated, .. } => None,
         }
     }
 }
@@ -120,7 +120,7 @@ impl Target {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Remove { object, why } => write!(f, "delete VnicAttachment {}: {why}", object.name),
+            Self::Delete { object, why } => write!(f, "delete VnicAttachment {}: {why}", object.name),
             Self::Replace { object, fields, stamp } => write!(
                 f,
                 "replace VnicAttachment {}: {} cannot be changed ({})",
@@ -128,12 +128,12 @@ impl fmt::Display for Step {
                 fields.join(", "),
                 Origin(stamp)
             ),
-            Self::Change { stamp, fields } => {
-                write!(f, "change VnicAttachment {}: {} ({})", stamp.name, fields.join(", "), Origin(stamp))
+            Self::Update { stamp, fields } => {
+                write!(f, "update VnicAttachment {}: {} ({})", stamp.name, fields.join(", "), Origin(stamp))
             }
-            Self::Make(stamp) => write!(f, "create VnicAttachment {} ({})", stamp.name, Origin(stamp)),
-            Self::Guard(profile) => write!(f, "add the finalizer to VnicProfile {}", profile.name),
-            Self::LetGo(profile) => {
+            Self::Create(stamp) => write!(f, "create VnicAttachment {} ({})", stamp.name, Origin(stamp)),
+            Self::AddFinalizer(profile) => write!(f, "add the finalizer to VnicProfile {}", profile.name),
+            Self::RemoveFinalizer(profile) => {
                 write!(f, "remove the finalizer from VnicProfile {}: no VnicAttachment of it is left", profile.name)
             }
         }
@@ -146,5 +146,18 @@ struct Origin<'a>(&'a TemplateObject);
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "VnicProfile {}, VNIC {} of node {}", self.0.profile, self.0.template.name, self.0.node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::plan::step::Action;
+
+    #[test]
+    fn finalizer_steps_have_the_kinds_of_attachments() {
+        let profile = || Profile { name: "a".to_owned(), version: None, finalizers: Vec::new() };
+        let kinds = [Step::AddFinalizer(profile()), Step::RemoveFinalizer(profile())].map(|step| step.kind());
+        assert_eq!(kinds, [Action::AddFinalizer, Action::RemoveFinalizer].map(|action| action.kind()));
     }
 }

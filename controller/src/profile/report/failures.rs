@@ -56,23 +56,24 @@ mod tests {
     use super::*;
     use crate::profile::plan::step::Profile;
 
-    fn guard(name: &str) -> Step {
-        Step::Guard(Profile { name: name.to_owned(), version: None, finalizers: Vec::new() })
+    fn add_finalizer(name: &str) -> Step {
+        Step::AddFinalizer(Profile { name: name.to_owned(), version: None, finalizers: Vec::new() })
     }
 
-    fn remove(object: &str, profile: &str) -> Step {
+    fn delete(object: &str, profile: &str) -> Step {
         use crate::profile::plan::step::Target;
         use crate::profile::select::fate::RemovalReason;
         let object = Target { name: object.to_owned(), uid: None, version: None };
-        Step::Remove { object, why: RemovalReason::NotInProfile(profile.to_owned()) }
+        Step::Delete { object, why: RemovalReason::NotInProfile(profile.to_owned()) }
     }
 
     #[test]
     fn failures_of_a_profile_are_summed_up() {
-        let steps = [remove("b.x", "b"), remove("a.2", "a"), remove("a.1", "a"), remove("a.3", "a"), guard("c")];
+        let steps =
+            [delete("b.x", "b"), delete("a.2", "a"), delete("a.1", "a"), delete("a.3", "a"), add_finalizer("c")];
         let outcome = |step| match step {
-            Step::Guard(_) => Ok(()),
-            Step::Remove { object, .. } if object.name == "a.3" => Ok(()),
+            Step::AddFinalizer(_) => Ok(()),
+            Step::Delete { object, .. } if object.name == "a.3" => Ok(()),
             _ => Err(RequestError::TimedOut),
         };
         let mut outcomes: Vec<_> = steps.iter().map(|step| (step, outcome(step.clone()))).collect();

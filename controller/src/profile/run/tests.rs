@@ -131,7 +131,7 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
 fn steps_of_profiles_are_interleaved() {
     let step = |name: &str, version: &str| {
         let (name, version) = (name.to_owned(), Some(version.to_owned()));
-        Step::Guard(Profile { name, version, finalizers: Vec::new() })
+        Step::AddFinalizer(Profile { name, version, finalizers: Vec::new() })
     };
     let steps = [step("a", "1"), step("a", "2"), step("a", "3"), step("b", "1"), step("b", "2"), step("c", "1")];
     let [a1, a2, a3, b1, b2, c1] = &steps;

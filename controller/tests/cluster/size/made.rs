@@ -25,7 +25,7 @@ async fn make(client: &Client, profile: &str, template: &Value) -> String {
     let stamp = TemplateObject::new(&profile, &Arc::new(template), &instance(), "10.255.255.254");
     let name = stamp.name.clone();
     let end = Instant::now() + Duration::from_secs(60);
-    for (step, outcome) in apply(client, &[&Step::Make(stamp)], end).await {
+    for (step, outcome) in apply(client, &[&Step::Create(stamp)], end).await {
         outcome.unwrap_or_else(|error| panic!("{step}: {error}"));
     }
     name

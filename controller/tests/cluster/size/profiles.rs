@@ -49,7 +49,7 @@ async fn profile_adds_at_most_two_kilobytes_to_its_templates() {
         let made = profiles.patch(name, &PatchParams::apply("kubectl"), &Patch::Apply(&object)).await.unwrap();
         let guarded = Profile { name: name.to_owned(), finalizers: Vec::new(), version: made.resource_version() };
         let end = Instant::now() + Duration::from_secs(60);
-        for (step, outcome) in apply(&client, &[&Step::Guard(guarded)], end).await {
+        for (step, outcome) in apply(&client, &[&Step::AddFinalizer(guarded)], end).await {
             outcome.unwrap_or_else(|error| panic!("{step}: {error}"));
         }
         write_status(&client, name, &status()).await.unwrap();
