@@ -10,14 +10,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// The part of the document between its markers, replaced.
-fn with(document: &str, part: &str, text: &str) -> String {
-    let (begin, end) = (format!("<!-- begin: {part} -->\n"), format!("<!-- end: {part} -->"));
-    let (before, rest) = document.split_once(&begin).unwrap();
-    let (_, after) = rest.split_once(&end).unwrap();
-    format!("{before}{begin}{text}{end}{after}")
-}
-
 fn causes() -> String {
     let mut table = "| cause | where | fix |\n|---|---|---|\n".to_owned();
     for cause in Cause::ALL {
@@ -35,20 +27,15 @@ fn causes() -> String {
 #[test]
 fn document_has_the_causes_the_recorded_verdicts_and_valid_manifests() {
     let path = root().join("../../docs/network-tests.md");
-    let found = fs::read_to_string(&path).unwrap();
-    let mut expected = with(&found, "causes", &causes());
-    let cases: Vec<&str> = found.split("<!-- begin: case ").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
+    assert_eq!(documents::compare(&path, "causes", &causes()), Ok(()));
+    let page = fs::read_to_string(&path).unwrap();
+    let cases: Vec<&str> = page.split("<!-- begin: case ").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
     assert!(cases.len() >= 6);
     for case in cases {
         let verdict = fs::read_to_string(root().join("golden").join(case).join("verdict.txt")).unwrap();
-        expected = with(&expected, &format!("case {case}"), &format!("```\n{verdict}```\n"));
+        assert_eq!(documents::compare(&path, &format!("case {case}"), &format!("```\n{verdict}```\n")), Ok(()));
     }
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &expected).unwrap();
-    } else {
-        assert!(found == expected, "docs/network-tests.md is not what the code says: UPDATE_DOCS=1 writes it");
-    }
-    manifests_are_network_tests(&expected);
+    manifests_are_network_tests(&page);
 }
 
 fn manifests_are_network_tests(text: &str) {

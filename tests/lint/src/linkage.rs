@@ -19,10 +19,10 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("tracing-subscriber", "plugins write events through crates/telemetry; a subscriber doubles their size"),
 ];
 
-/// Crates of ours that do without a crate of others.
+/// Our crates, each with a registry crate that it does without.
 const WITHOUT: &[(&str, &str, &str)] = &[("imds", "kube-core", "the metadata service knows nothing of Kubernetes")];
 
-/// Every crate of ours that links what it must do without.
+/// Every one of our crates that links what it must do without.
 ///
 /// # Errors
 /// When cargo fails.

@@ -6,6 +6,7 @@
 
 mod observability;
 mod pages;
+mod reading_order;
 mod release;
 
 use std::collections::BTreeSet;

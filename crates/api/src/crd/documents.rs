@@ -9,18 +9,9 @@ use crate::condition::Reason;
 use crate::condition::reason::{AttachmentReason, ProfileReason};
 use crate::crd;
 
-/// Compares the part of the document between its markers; writes it when UPDATE_DOCS is set.
 fn holds(part: &str, table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/resources.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (begin, end) = (format!("<!-- begin: {part} -->\n"), format!("<!-- end: {part} -->"));
-    let (before, rest) = text.split_once(&begin).unwrap();
-    let (found, after) = rest.split_once(&end).unwrap();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
-    } else {
-        assert!(found == table, "docs/resources.md is not what the code says: UPDATE_DOCS=1 writes it");
-    }
+    assert_eq!(documents::compare(&path, part, table), Ok(()));
 }
 
 // One test: several that write the same file would lose each other's parts.

@@ -1,0 +1,65 @@
+//! docs/reading-order.md is true: its files exist, each once, and the pod path is as long as the page and promise P10 say.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{read, root};
+
+/// The plugin and the crates that it links.
+const POD_PATH: [&str; 8] = [
+    "plugins/vcn-native",
+    "crates/attachment",
+    "crates/cni",
+    "crates/datapath",
+    "crates/ipam",
+    "crates/netlink",
+    "crates/telemetry",
+    "crates/vcn",
+];
+
+/// Lines without tests that a person reads in a week, as P10 promises.
+const MAX_LINES: usize = 17_000;
+
+#[test]
+fn files_of_the_reading_order_exist() {
+    let page = read("docs/reading-order.md");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
+    let linked: Vec<&str> = rows.iter().filter_map(|row| row.split_once("](../")?.1.split(')').next()).collect();
+    assert_eq!(linked.len(), rows.len() - 2, "each row but the heading links a file");
+    assert!((36..=44).contains(&linked.len()), "{} files", linked.len());
+    let distinct: BTreeSet<&str> = linked.iter().copied().collect();
+    assert_eq!(distinct.len(), linked.len(), "a file is listed twice");
+    for file in linked {
+        assert!(root().join(file).is_file(), "docs/reading-order.md names {file}");
+        assert!(POD_PATH.iter().any(|folder| file.starts_with(folder)), "{file} is not of the pod path");
+    }
+}
+
+#[test]
+fn pod_path_is_as_long_as_promised() {
+    let lines: usize = POD_PATH.iter().map(|folder| lines_below(&root().join(folder).join("src"))).sum();
+    assert!(lines <= MAX_LINES, "the pod path has {lines} lines: remove some, or change P10 by a decision");
+    for page in ["docs/reading-order.md", "docs/promises.md"] {
+        let text = read(page);
+        let number = text.split_once(" lines").unwrap().0.rsplit(' ').next().unwrap().replace(',', "");
+        let difference = lines.abs_diff(number.parse().unwrap());
+        assert!(difference <= 1000, "{page} says {number} lines, there are {lines}");
+    }
+}
+
+/// The lines of the Rust files below a folder, without tests.
+fn lines_below(folder: &Path) -> usize {
+    let entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let count = |path: &PathBuf| {
+        let is_tests = path.file_stem().is_some_and(|name| name.to_string_lossy().ends_with("tests"));
+        match path.extension() {
+            _ if is_tests => 0,
+            None => lines_below(path),
+            Some(_) => {
+                fs::read_to_string(path).unwrap().split("#[cfg(test)]\nmod tests {").next().unwrap().lines().count()
+            }
+        }
+    };
+    entries.iter().map(count).sum()
+}
