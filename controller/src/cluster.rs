@@ -2,6 +2,8 @@
 
 pub(crate) mod client;
 pub mod events;
+pub mod managed_fields;
 pub mod node_condition;
 pub(crate) mod request;
+pub(crate) mod stamp;
 pub mod store;

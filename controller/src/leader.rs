@@ -37,8 +37,8 @@ use crate::network_test::{AT_ONCE, NetworkTests};
 use crate::profile::node_pools::NodePoolReader;
 use crate::profile::profiles::{GRACE, Profiles, ROUND};
 use crate::report::metrics::{FleetCensus, Snapshot};
-use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
+use crate::status_server::{Role, StatusServer};
 use crate::work::{self, Work};
 use backoff::chance;
 

@@ -26,6 +26,7 @@ pub mod profile;
 pub mod report;
 mod run;
 mod settings;
+mod status_server;
 mod work;
 
 pub use run::{Exit, run};

@@ -14,11 +14,14 @@ pub(crate) mod channel_agents;
 mod http_url;
 mod life;
 mod pair;
+mod pair_error;
 mod pairs;
 mod pods;
 pub(crate) mod probe_pods;
 mod send;
+mod shared;
 mod summary;
 mod tasks;
 
-pub(crate) use tasks::{AT_ONCE, NetworkTests};
+pub(crate) use shared::NetworkTests;
+pub(crate) use tasks::AT_ONCE;

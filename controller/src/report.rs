@@ -3,6 +3,5 @@
 #[cfg(test)]
 mod documents;
 pub mod metrics;
-pub(crate) mod status_server;
 #[cfg(test)]
 mod tests;

@@ -34,8 +34,8 @@ use crate::leader::lease::{self, Lease};
 use crate::leader::{self, Leader};
 use crate::malloc;
 use crate::plan_command;
-use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
+use crate::status_server::{Role, StatusServer};
 use backoff::chance;
 
 /// The first backoff between attempts to set the OCI client up.

@@ -2,7 +2,6 @@
 //! it (`blocked_steps`); the others continue.
 
 mod blocked_steps;
-pub mod managed_fields;
 pub mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};

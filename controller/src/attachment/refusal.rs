@@ -79,14 +79,6 @@ pub(crate) const fn is_its_own(reason: Reason) -> bool {
     matches!(reason, LimitReached | SubnetFull | AddressTaken | InvalidSpec | Forbidden | NotAuthorizedOrNotFound)
 }
 
-/// Whether the answer was not about the request: OCI was busy, unavailable, or refused the login; or the API server was.
-pub(crate) const fn is_no_answer(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated | Reason::PodNetworkUnanswered
-    )
-}
-
 /// Whether a retry token is refused.
 pub(crate) fn is_of_token(error: &Error) -> bool {
     error.refusal().is_some_and(Refusal::is_of_retry_token)

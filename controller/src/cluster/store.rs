@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use vcn::Ocid;
 
-use crate::attachment::apply::managed_fields::compact;
+use crate::cluster::managed_fields::compact;
 use crate::malloc;
 
 pub(crate) use attachments::{Attachments, StatedVnic};

@@ -16,10 +16,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::agents::AgentCalls;
 use super::pair::investigate;
-use super::pairs::{PairError, TestPair, pairs};
+use super::pair_error::PairError;
+use super::pairs::{TestPair, pairs};
 use super::pods::pods;
+use super::shared::NetworkTests;
 use super::summary::Summary;
-use super::tasks::NetworkTests;
 use crate::cluster::request::send;
 
 /// While a test runs, its status is written at most this often.

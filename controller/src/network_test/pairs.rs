@@ -11,15 +11,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
 use nettest::probe::{Party, ProbeKind, ProbeTarget, SendTask, bounds};
 use nettest::{Case, Compared};
-use thiserror::Error;
 
 use super::http_url::HttpUrl;
+use super::pair_error::{MAX_PAIRS, PairError};
 use super::pods::TestPod;
 use super::send::send;
 use crate::args::TestTargets;
 
-/// The most pairs of one run.
-pub(crate) const MOST_PAIRS: usize = 2_000;
 /// Other nodes that `peers` stands for.
 const PEERS: usize = 3;
 /// Other nodes for comparison, near the source and far from it.
@@ -35,52 +33,6 @@ pub(super) struct TestPair {
     pub target: String,
     /// Whether probes start in the pod network of the source's node.
     pub from_pod: bool,
-}
-
-/// Why a test has no pairs.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum PairError {
-    /// Network tests are switched off.
-    #[error("network tests are switched off: NETWORK_TEST_TARGETS=none on the controller")]
-    Off,
-    /// A target outside the cluster.
-    #[error(
-        "the target {0} is no address of a node or a Service: set externalTargets, and NETWORK_TEST_TARGETS=any on the controller; or add the Services' network to its SERVICE_NETWORKS"
-    )]
-    External(String),
-    /// An address that is not the node's.
-    #[error(
-        "the target {1} is no InternalIP of {0}, and no address of its VnicAttachments: correct it, or set externalTargets, and NETWORK_TEST_TARGETS=any on the controller"
-    )]
-    Foreign(String, IpAddr),
-    /// A source that is not the node's.
-    #[error("the source address {1} is no InternalIP of {0}, and no address of its VnicAttachments: correct it")]
-    ForeignSource(String, IpAddr),
-    /// A URL that cannot be read.
-    #[error("the target {0} is no URL of http or https")]
-    Url(String),
-    /// An address that is never probed.
-    #[error("the target {0} is never probed: loopback, link-local, multicast and the metadata service are excluded")]
-    Forbidden(IpAddr),
-    /// A selector that is not valid.
-    #[error("a selector is not valid: {0}")]
-    Selector(String),
-    /// Pods that cannot be listed.
-    #[error("{0}")]
-    Pods(String),
-    /// Throughput to or from something without an agent.
-    #[error(
-        "Throughput is measured between nodes with agents, at addresses of the Node and its VnicAttachments: {0} is none"
-    )]
-    Throughput(String),
-    /// Nothing to test.
-    #[error(
-        "no pair: the selected nodes have no agent that can be asked, no selected pod runs, source and target are the same node, or they have no addresses of one family"
-    )]
-    None,
-    /// Too much to test.
-    #[error("{0} pairs are more than {MOST_PAIRS}: select fewer nodes, or the service peers as the target")]
-    TooMany(usize),
 }
 
 /// What pairs are selected from.
@@ -152,7 +104,7 @@ pub(super) fn pairs(spec: &NetworkTestSpec, nodes: &Nodes) -> Result<Vec<TestPai
                     let pair = nodes.pair(&from, &target, probe, found.len());
                     found.extend(pair);
                 }
-                if found.len() > MOST_PAIRS {
+                if found.len() > MAX_PAIRS {
                     return Err(PairError::TooMany(found.len()));
                 }
             }

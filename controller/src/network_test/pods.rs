@@ -12,7 +12,7 @@ use nettest::probe::bounds;
 use resident::logging::chain;
 use serde::Deserialize;
 
-use super::pairs::PairError;
+use super::pair_error::PairError;
 use crate::cluster::request::send;
 
 /// The most pods of one selection.

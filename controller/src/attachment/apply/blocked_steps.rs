@@ -5,7 +5,7 @@ use vcn::Family;
 
 use super::Failure;
 use crate::attachment::plan::step::Action;
-use crate::attachment::refusal::is_no_answer;
+use crate::attachment::report::event_diff::is_no_answer;
 
 /// Whether `next` would fail or be wrong after `failed`.
 pub(super) fn hinders(failed: &Action, failure: &Failure, next: &Action) -> bool {

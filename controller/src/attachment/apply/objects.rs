@@ -8,10 +8,10 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use vcn::Ocid;
 
-use crate::attachment::apply::managed_fields::{compact, is_applied};
 use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork, PodNetworkReadError};
+use crate::cluster::managed_fields::{compact, is_applied};
 use crate::cluster::request::{RequestError, is, params, put, send};
-use crate::profile::select::from_template::profile_of;
+use crate::cluster::stamp::profile_of;
 
 /// Writes to VnicAttachments, each to the given object only, not to a new one of the same name; and OKE's pod networks.
 pub trait Objects: Send + Sync + 'static {

@@ -13,8 +13,8 @@ use super::{Case, ObjectPlanner, Plan, attach_request};
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::observed::{AddressList, ObservedVnic};
 use crate::attachment::plan::step::{Action, NewAddress, VnicVersion};
-use crate::attachment::refusal::is_no_answer;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
+use crate::attachment::report::event_diff::is_no_answer;
 use crate::attachment::report::{event_diff, node_report};
 
 /// Fewer are requested one by one, because each then has its own answer.

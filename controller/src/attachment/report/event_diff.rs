@@ -5,10 +5,9 @@ use api::condition::{Condition, ConditionType, find};
 use api::{ConditionStatus, Reason as _, VnicAttachment, VnicAttachmentStatus};
 use kube::Resource;
 
-use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::cluster::events::{EventContent, Level};
-use crate::profile::select::from_template::profile_of;
+use crate::cluster::stamp::profile_of;
 
 /// The Event: a reason that was not reported before.
 pub(crate) fn of(object: &VnicAttachment, planned_status: &AttachmentStatus) -> Option<EventContent> {
@@ -93,11 +92,19 @@ pub(crate) fn stays_unread(object: &VnicAttachment, answer: Answer) -> bool {
     is_settled(object) || is_gone(object) || stays
 }
 
+/// Whether the answer was not about the request: OCI was busy, unavailable, or refused the login; or the API server was.
+pub(crate) const fn is_no_answer(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated | Reason::PodNetworkUnanswered
+    )
+}
+
 /// Whether an object's status has an answer of OCI or OKE that blocks it, in its present generation.
 pub(crate) fn is_answered(object: &VnicAttachment) -> bool {
     reason_now(object).is_some_and(|reason| {
         let is_known = reason == Reason::PodNetworkPending || is_tried(object);
-        is_known && !refusal::is_no_answer(reason)
+        is_known && !is_no_answer(reason)
     })
 }
 

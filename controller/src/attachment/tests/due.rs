@@ -77,7 +77,7 @@ async fn a_single_request_is_not_part_of_a_rollout() {
     let stamped = |vnic: &str| {
         let mut object = attachment("x", 1);
         object.spec.vnic.name = vnic.parse().unwrap();
-        let name = crate::profile::select::from_template::object_name("pool", &object.spec.vnic.name, &instance(1));
+        let name = crate::cluster::stamp::object_name("pool", &object.spec.vnic.name, &instance(1));
         object.metadata.labels = Some([(api::PROFILE_LABEL.to_owned(), "pool".to_owned())].into());
         object.metadata.name = Some(name.clone());
         object.metadata.uid = Some(name);

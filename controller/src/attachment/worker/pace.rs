@@ -17,7 +17,7 @@ use crate::attachment::apply::objects::Objects;
 use crate::attachment::report::event_diff::{is_settled, is_tried};
 use crate::attachment::report::node_report;
 use crate::attachment::report::status::node_name;
-use crate::profile::select::from_template::profile_of;
+use crate::cluster::stamp::profile_of;
 use crate::work::Lane;
 
 /// Per reconcile: the instance, its list, and occasional calls.

@@ -13,7 +13,6 @@ use crate::attachment::apply::objects::Objects;
 use crate::attachment::apply::{Failure, Outcome};
 use crate::attachment::observe::observed::ReadError;
 use crate::attachment::plan::Plan;
-use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::AttachmentStatus;
 use crate::attachment::report::event_diff;
 use crate::attachment::report::event_diff::Answer;
@@ -107,7 +106,9 @@ impl<O: Objects> AttachmentWorker<O> {
 pub(super) fn planned_status(object: &VnicAttachment, plan: &Plan, outcome: &Outcome) -> Option<AttachmentStatus> {
     let planned_status = plan.statuses.get(&object.name_any())?.clone();
     match outcome.failed.get(&object.name_any()) {
-        Some(Failure::Cloud(cause)) if refusal::is_no_answer(cause.reason) && event_diff::is_answered(object) => None,
+        Some(Failure::Cloud(cause)) if event_diff::is_no_answer(cause.reason) && event_diff::is_answered(object) => {
+            None
+        }
         Some(Failure::Cloud(cause) | Failure::Old(Some(cause))) => {
             Some(event_diff::refused(object.status.as_ref(), planned_status, cause.clone()))
         }

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
+use api::{ConditionType, NodeReport, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use vcn::Ocid;
 
-use crate::attachment::report::node_report;
 use crate::report::metrics::Census;
 
 #[derive(Debug, Default)]
@@ -137,9 +136,13 @@ fn same_but_for_status(one: &VnicAttachment, other: &VnicAttachment) -> bool {
         && (&a.uid, a.generation, &a.deletion_timestamp) == (&b.uid, b.generation, &b.deletion_timestamp)
         && a.labels == b.labels
         && a.annotations == b.annotations
-        && node_report::of(one) == node_report::of(other)
+        && node_report(one) == node_report(other)
         // We added our finalizer ourselves.
         && (!has_finalizer(one) || has_finalizer(other))
+}
+
+fn node_report(object: &VnicAttachment) -> Option<&NodeReport> {
+    object.status.as_ref()?.node.as_ref()
 }
 
 fn has_finalizer(object: &VnicAttachment) -> bool {

@@ -4,12 +4,16 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use api::{AttachMode, Purpose};
 use hyper::Method;
+use kube::Client;
 use nettest::probe::{ProbeReport, ProbeRequest, Tally};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
+use crate::args::TestTargets;
 use crate::attachment::sample::{attachment, instance};
 use crate::cluster::client::offline::{client_with, json};
 use crate::cluster::store::NodeView;

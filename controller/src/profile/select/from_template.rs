@@ -3,10 +3,12 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use api::{PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
+use api::{PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicProfile, VnicTemplate};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use vcn::Ocid;
+
+pub use crate::cluster::stamp::{object_name, profile_of};
 
 /// A VnicAttachment that a profile wants on a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,25 +133,6 @@ fn has_vnic(object: &VnicAttachment) -> bool {
     object.status.as_ref().is_some_and(|status| status.vnic_id.is_some())
 }
 
-/// The profile of an object: its label names it, and its name is the stamped one. An object without the label belongs to its
-/// user.
-pub fn profile_of(object: &VnicAttachment) -> Option<&str> {
-    let profile = object.labels().get(PROFILE_LABEL)?;
-    let given = object_name(profile, &object.spec.vnic.name, &object.spec.instance_id);
-    (object.metadata.name.as_ref() == Some(&given)).then_some(profile)
-}
-
-/// The name of a stamped object: constant for profile, VNIC and instance, so that a controller that crashed creates nothing
-/// twice, and a node that returns under another name finds its objects. The parts contain no dots.
-pub fn object_name(profile: &str, vnic: &VnicName, instance: &Ocid) -> String {
-    format!("{profile}.{vnic}.{:012x}", fnv1a(instance.as_str().as_bytes()) & 0xffff_ffff_ffff)
-}
-
-/// FNV-1a, 64 bit: stable across versions and machines, unlike the standard library's hasher.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
 fn names(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
     fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
 }
@@ -220,16 +203,5 @@ mod tests {
         for object in [released, renamed, elsewhere] {
             assert_eq!(profile_of(&object), None, "{object:?}");
         }
-    }
-
-    #[test]
-    fn names_contain_all_three_parts_and_fit() {
-        let vnic: VnicName = "b".repeat(63).parse().unwrap();
-        let instance: Ocid = format!("ocid1.instance.oc1.iad.{}", "x".repeat(60)).parse().unwrap();
-        let name = object_name(&"a".repeat(63), &vnic, &instance);
-        assert_eq!(name.len(), 140, "a DNS subdomain has up to 253");
-        let short: VnicName = "b".parse().unwrap();
-        let names = [object_name("a", &short, &instance), object_name("a-b", &short, &instance), name];
-        assert_ne!(names[0], names[1]);
     }
 }

@@ -10,11 +10,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use kube_harness::ApiServer;
-use oke_node_controller::attachment::apply::managed_fields::compact;
 use oke_node_controller::attachment::apply::objects::{KubeObjects, Objects};
 use oke_node_controller::attachment::observe::pod_network::KubePodNetworks;
 use oke_node_controller::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use oke_node_controller::attachment::report::status::status;
+use oke_node_controller::cluster::managed_fields::compact;
 use serde_json::{Value, json};
 use vcn::Ocid;
 

@@ -7,7 +7,7 @@ use api::VnicAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1;
 use serde_json::Value;
 
-use crate::profile::select::from_template::profile_of;
+use crate::cluster::stamp::profile_of;
 
 /// Keeps the fields as text: as maps they take twenty times the memory. A profile's object keeps no list at all.
 pub fn compact(object: &mut VnicAttachment) {
