@@ -20,7 +20,7 @@ pub const MESSAGE_MAX: usize = 160;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Which one: Attached, Configured or Ready.
+    /// Which one: Attached, Configured or Ready; of a NodePolicy: Progressing or Applied.
     #[serde(rename = "type")]
     #[schemars(schema_with = "schema::word::<1, 32>")]
     pub kind: String,
@@ -48,6 +48,10 @@ pub enum ConditionType {
     Configured,
     /// Everything is as requested.
     Ready,
+    /// Nodes get the settings of a policy, or are about to.
+    Progressing,
+    /// All nodes of a policy have its settings.
+    Applied,
 }
 
 /// Whether it holds.
@@ -113,7 +117,7 @@ pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     changed
 }
 
-words!(ConditionType: Attached, Configured, Ready);
+words!(ConditionType: Attached, Configured, Ready, Progressing, Applied);
 words!(ConditionStatus: True, False, Unknown);
 
 /// How many bytes a text takes in etcd, without its quotes: as JSON, in which the API server writes `<`, `>` and `&` in six

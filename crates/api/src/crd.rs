@@ -11,6 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use crate::network_test::NetworkTest;
+use crate::node_policy::NodePolicy;
 use crate::vnic_attachment::VnicAttachment;
 use crate::vnic_profile::VnicProfile;
 
@@ -28,6 +29,10 @@ use Width::{Always, Wide};
 const READY: &str = r#".status.conditions[?(@.type=="Ready")].status"#;
 const REASON: &str = r#".status.conditions[?(@.type=="Ready")].reason"#;
 const MESSAGE: &str = r#".status.conditions[?(@.type=="Ready")].message"#;
+const PROGRESS: &str = r#".status.conditions[?(@.type=="Progressing")].reason"#;
+const PROGRESS_MESSAGE: &str = r#".status.conditions[?(@.type=="Progressing")].message"#;
+const APPLIED: &str = r#".status.conditions[?(@.type=="Applied")].status"#;
+const NOT_APPLIED: &str = r#".status.conditions[?(@.type=="Applied")].reason"#;
 const CREATED: &str = ".metadata.creationTimestamp";
 
 const ATTACHMENT_COLUMNS: &[Column] = &[
@@ -67,10 +72,26 @@ const TEST_COLUMNS: &[Column] = &[
     ("Age", "date", CREATED, "When it was created.", Always),
 ];
 
+const POLICY_COLUMNS: &[Column] = &[
+    ("Mode", "string", ".spec.mode", "Apply, or Report if empty.", Always),
+    ("Progress", "string", PROGRESS, "What the rollout does.", Always),
+    ("Applied", "string", APPLIED, "Whether all nodes have the settings.", Always),
+    ("Reason", "string", NOT_APPLIED, "Why, or why not.", Always),
+    ("Nodes", "integer", ".status.nodes.matched", "Nodes that the policy selects.", Always),
+    ("Target", "integer", ".status.nodes.target", "Of those, nodes that have the present revision.", Always),
+    ("Failed", "integer", ".status.nodes.failed", "Nodes that failed with it.", Always),
+    ("Drifted", "integer", ".status.nodes.driftedItems", "Values that differ on the nodes.", Always),
+    ("Priority", "integer", ".spec.priority", "Which policy applies; 100 if empty.", Wide),
+    ("Created-By", "string", ".status.createdBy", "The user or program that created it.", Wide),
+    ("Message", "string", PROGRESS_MESSAGE, "The progress in words.", Wide),
+    ("Age", "date", CREATED, "When it was created.", Always),
+];
+
 /// All of them, by name.
 pub fn all() -> Vec<CustomResourceDefinition> {
     vec![
         with(NetworkTest::crd(), TEST_COLUMNS),
+        with(NodePolicy::crd(), POLICY_COLUMNS),
         with(VnicAttachment::crd(), ATTACHMENT_COLUMNS),
         with(VnicProfile::crd(), PROFILE_COLUMNS),
     ]

@@ -11,6 +11,7 @@
 //!   vnic_template,     spec: users, profiles      status: condition, each with a Reason
 //!   vnic_name
 //!
+//!   node_policy      operators ──▶ NodePolicy ──▶ kernel settings and link options of nodes
 //!   network_test     operators ──▶ NetworkTest ──▶ probes between nodes
 //!
 //!   crd, schema, size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
@@ -24,6 +25,7 @@ pub mod condition;
 pub mod crd;
 mod names;
 mod network_test;
+pub mod node_policy;
 pub mod npn;
 mod provider_id;
 mod received;
@@ -34,18 +36,19 @@ mod vnic_profile;
 mod vnic_template;
 
 pub use annotation::{AnnotationError, wanted_profiles};
-pub use condition::reason::{AttachmentReason, ProfileReason};
+pub use condition::reason::{AttachmentReason, PolicyReason, ProfileReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
 pub use crd::size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
 pub use names::{
-    AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG,
-    NODE_NAME_MAX, NODE_POOL_ANNOTATION, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION,
-    VNIC_FINALIZER, VNICS_ANNOTATION,
+    AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, CREATED_BY_ANNOTATION, FIELD_MANAGER,
+    FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG, NODE_NAME_MAX, NODE_POOL_ANNOTATION, POLICY_FINALIZER, PROFILE_FINALIZER,
+    PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
 };
 pub use network_test::{
     MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, PodSelection, ProbeKind,
     STATUS_MAX, TargetService, TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget, TestThroughput,
 };
+pub use node_policy::{NodePolicy, NodePolicySpec, NodePolicyStatus, NodeSettings};
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
 pub use received::{Received, UnreadableObject, lenient, lenient_list};

@@ -21,6 +21,12 @@ pub const VNIC_FINALIZER: &str = "oke.oraclecloud.com/vnic";
 /// On a VnicProfile: keeps the object until what was made from it is gone.
 pub const PROFILE_FINALIZER: &str = "oke.oraclecloud.com/profile";
 
+/// On a NodePolicy: keeps the object until no agent that answers has it.
+pub const POLICY_FINALIZER: &str = "oke.oraclecloud.com/node-policy";
+
+/// On a NodePolicy: the user that created it. A ValidatingAdmissionPolicy accepts no other user's name.
+pub const CREATED_BY_ANNOTATION: &str = "oke.oraclecloud.com/created-by";
+
 /// On a VnicAttachment: the VnicProfile that it was made from. Its value is the profile's name, hence the names' length.
 pub const PROFILE_LABEL: &str = "oke.oraclecloud.com/profile";
 

@@ -220,6 +220,37 @@ pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Kernel settings: at most so many keys with their values. The characters take one byte each as JSON.
+pub(crate) fn sysctls<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": MAX,
+        "additionalProperties": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[-A-Za-z0-9 _.,:/+]+$" }
+    })
+}
+
+/// The name of a link's driver.
+pub(crate) fn driver(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": 32, "pattern": "^[A-Za-z0-9_-]+$" })
+}
+
+/// The name of a link; an asterisk at its end stands for any rest.
+pub(crate) fn link_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": 16, "pattern": "^[A-Za-z0-9_.-]+[*]?$" })
+}
+
+/// A MAC address.
+pub(crate) fn mac(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 17, "maxLength": 17, "pattern": "^([0-9a-f]{2}:){5}[0-9a-f]{2}$" })
+}
+
+/// A part of the nodes: a number, or a percentage.
+pub(crate) fn node_share(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [{ "type": "integer" }, { "type": "string" }], "x-kubernetes-int-or-string": true,
+        "minimum": 1, "maximum": 100_000, "maxLength": 4, "pattern": "^([1-9][0-9]?|100)%$"
+    })
+}
+
 /// When something happened.
 pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })

@@ -2,6 +2,7 @@
 
 mod accelerators;
 pub(crate) mod check;
+mod node_policy;
 pub mod poll;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,6 +17,7 @@ use crate::verdict::{Action, NotMeasured, Severity, Verdict};
 
 pub use accelerators::AcceleratorSources;
 pub use check::Check;
+pub use node_policy::NodePolicyState;
 
 /// The longest summary, as JSON.
 pub const SUMMARY_MAX: usize = 4096;
@@ -60,6 +62,9 @@ pub struct Summary {
     /// nothing or is of 0.2.0, has no version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller_rules: Option<String>,
+    /// Its policies, from an agent that takes policies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_policy: Option<NodePolicyState>,
     /// Whether new pods can start.
     pub ready: bool,
     /// How many signals have which verdict.
@@ -237,6 +242,7 @@ impl Summary {
     pub fn etag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         (self.version, &self.node, &self.instance, &self.shape, &self.agent, &self.controller_rules).hash(&mut hasher);
+        self.node_policy.hash(&mut hasher);
         (self.ready, self.counts, &self.boot_id, self.started_unix_millis, &self.not_measured).hash(&mut hasher);
         for check in &self.checks {
             (&check.name, &check.subject, check.verdict, check.severity, check.action, check.since_unix_millis)

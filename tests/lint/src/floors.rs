@@ -26,6 +26,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("crates/ipam", 2),
     ("crates/health", 2),
     ("crates/nettest", 2),
+    ("crates/tunables", 2),
     // Programs.
     ("plugins/vcn-native", 3),
     ("plugins/vnic-attach", 3),

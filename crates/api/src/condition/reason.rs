@@ -2,7 +2,10 @@
 //! docs/resources.md. A published reason keeps its meaning.
 
 use crate::condition::ConditionStatus::{self, False, True, Unknown};
-use crate::condition::ConditionType::{self, Attached as OnAttached, Configured as OnConfigured, Ready as OnReady};
+use crate::condition::ConditionType::{
+    self, Applied as OnApplied, Attached as OnAttached, Configured as OnConfigured, Progressing as OnProgressing,
+    Ready as OnReady,
+};
 use crate::condition::Reason;
 
 macro_rules! reasons {
@@ -186,6 +189,92 @@ reasons! {
         "Set it to false.";
 }
 
+reasons! {
+    /// Why a condition of a NodePolicy holds or not, and why a node of it does not have a setting.
+    PolicyReason;
+    Done False on OnProgressing:
+        "No node is to change.",
+        "Nothing.";
+    Canary True on OnProgressing:
+        "The canaries have the settings or are getting them, and are watched for rollout.canary.soakSeconds. No other node changes meanwhile.",
+        "Wait. `kubectl oke-node policy NAME` names the canaries and what they wait for.";
+    Rolling True on OnProgressing:
+        "Nodes get the settings; at most rollout.maxUnavailable change, fail or are NotReady at the same time.",
+        "Wait. If it stays, run `kubectl oke-node policy NAME`: it names the nodes that use up maxUnavailable.";
+    RollingBack True on OnProgressing:
+        "Too many nodes failed: nodes with the rejected revision get the last settings that worked, or their earlier values if there are none.",
+        "Read status.failing, correct the settings, and apply the policy again. The rejected revision is not tried again.";
+    Undoing True on OnProgressing:
+        "The policy is being deleted, or no longer selects some nodes: they get their earlier values, in batches.",
+        "Wait. If it stays, run `kubectl oke-node policy NAME`. To leave the values as they are, set spec.onDelete to Keep.";
+    Waiting Unknown on OnProgressing:
+        "Nothing is sent: a new leader has not heard of each selected node yet, or so many agents do not answer that the fault is probably the leader's. Each new leader waits up to five minutes.",
+        "Wait. If it stays, check the agents: `kubectl oke-node status`.";
+    Unanswered True on OnProgressing:
+        "Nodes that are to change do not answer, are NotReady, or use up maxUnavailable. The rollout continues when they are back.",
+        "Run `kubectl oke-node policy NAME` for the nodes. Repair or delete them, or raise rollout.maxUnavailable.";
+    Rejected False on OnProgressing:
+        "Too many nodes failed with this revision; with onFailure Hold they keep it, with Rollback they have the last settings that worked. It is not tried again until mode, priority or settings change.",
+        "Read status.failing: run `kubectl oke-node explain` with its reason. Correct the settings and apply the policy again.";
+    Paused False on OnProgressing:
+        "spec.paused is true, and not all nodes have the revision. No further node gets it; a failure still rolls back.",
+        "Set spec.paused to false.";
+    Stopped Unknown on OnProgressing:
+        "The cluster's stop switch is on: no node gets any change, not even a rollback.",
+        "Run `kubectl oke-node stop --off` when the reason is gone.";
+    InvalidSelector False on OnProgressing:
+        "The nodeSelector is invalid: no node changes.",
+        "Correct the selector: the message has the error.";
+    TooMany False on OnProgressing:
+        "The cluster has more than 50 NodePolicies, and this one is not among the 50 oldest: no node gets it.",
+        "Join policies, or delete some.";
+    Applied True on OnApplied:
+        "All selected nodes that answer have the settings.",
+        "Nothing.";
+    NoNodes True on OnApplied:
+        "The policy selects no node.",
+        "Check `kubectl get nodes -l …` if you expect nodes.";
+    Pending False on OnApplied:
+        "Some selected nodes do not have the revision yet.",
+        "Wait; the condition Progressing has the progress.";
+    Drifted False on OnApplied:
+        "Values on nodes differ from the policy: with mode Report, or until the agent's next comparison within a minute.",
+        "With mode Report, set spec.mode to Apply to change them. `kubectl oke-node policy NAME` shows each value.";
+    Reverted False on OnApplied:
+        "Another program sets a value back: the agent set it three times in ten minutes and tries again after an hour.",
+        "Find the program: the message names the likely one. Remove the key there or in the policy.";
+    NotGranted False on OnApplied:
+        "The agent may not write a setting: its container lacks the mount.",
+        "Set the chart's value `tunables` (or the add-on's key) to true. Keys outside its folders need your own mount: docs/node-policies.md.";
+    Refused False on OnApplied:
+        "A setting belongs to the agent, the kubelet or a namespace of a pod, or is not in the table of keys. Other settings of the policy apply.",
+        "The message has the reason and what to do instead. TUNABLE_KEYS of the agent adds keys to the table.";
+    Unsupported False on OnApplied:
+        "The node's kernel or device lacks a setting, or the node's agent is of a release without policies. This is not a failure.",
+        "Update the agent, or select other nodes.";
+    Failed False on OnApplied:
+        "The kernel or the device refused a value, or a probe failed after a change of a link and the agent restored the link.",
+        "Read the message on `kubectl oke-node node NODE`, and correct the value.";
+    Unconfirmed False on OnApplied:
+        "After a change of a link no request of the controller reached the agent within 120 s, so the agent restored the link. After three attempts it waits for a change of the policy.",
+        "Check the controller and its way to the node, then change the policy.";
+    Conflict False on OnApplied:
+        "An older policy of the same priority sets another value on some nodes.",
+        "The message names the key and the other policy: change one of the values or priorities.";
+    NoLink False on OnApplied:
+        "A node has no link that an entry of settings.links selects.",
+        "Check `ip link` on the node, or select other nodes.";
+    NewProblem False on OnApplied:
+        "A node has a critical problem that it did not have when it got the settings.",
+        "Run `kubectl oke-node node NODE`; the item names the problem.";
+    NodeNotReady False on OnApplied:
+        "A node was Ready when it got the settings, and is not any more.",
+        "Run `kubectl describe node NODE`.";
+    AgentSilent False on OnApplied:
+        "The agent of a node has not answered for five minutes since it got the settings, while other agents do.",
+        "Run `kubectl oke-node node NODE`. An agent restores a link that cut it off by itself.";
+}
+
 impl AttachmentReason {
     /// The reason that a plan uses: the reasons of a ready VNIC differ only in their information for its owner.
     #[must_use]
@@ -205,7 +294,8 @@ mod tests {
     fn every_reason_is_camel_case_with_a_next_step() {
         let attachment = AttachmentReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
         let profile = ProfileReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
-        for (word, meaning, to_do, on) in attachment.chain(profile) {
+        let policy = PolicyReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
+        for (word, meaning, to_do, on) in attachment.chain(profile).chain(policy) {
             assert!(word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphanumeric), "{word}");
             assert!(meaning.ends_with('.') && to_do.ends_with(['.', '?']) && !on.is_empty(), "{word}");
         }

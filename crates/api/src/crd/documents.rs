@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::condition::Reason;
-use crate::condition::reason::{AttachmentReason, ProfileReason};
+use crate::condition::reason::{AttachmentReason, PolicyReason, ProfileReason};
 use crate::crd;
 
 fn holds(part: &str, table: &str) {
@@ -28,6 +28,7 @@ fn the_fields_and_the_reasons_are_documented() {
     }
     holds("VnicAttachment reasons", &reasons(AttachmentReason::ALL));
     holds("VnicProfile reasons", &reasons(ProfileReason::ALL));
+    holds("NodePolicy reasons", &reasons(PolicyReason::ALL));
 }
 
 #[test]
@@ -52,7 +53,10 @@ fn rows(path: &str, schema: &Value, table: &mut String) {
         let meaning = field["description"].as_str().unwrap_or_default().replace('\n', " ");
         writeln!(table, "| `{path}` | {}{must} | {meaning} |", holding(field)).unwrap();
         // Kubernetes' own type, and one that another table lists.
-        let known = matches!(name.as_str(), "nodeSelector" | "attachments");
+        let known = matches!(name.as_str(), "nodeSelector" | "attachments")
+            || path.ends_with("stable.settings")
+            || name == "rootDisk"
+            || name == "files";
         if !known {
             rows(&path, field, table);
             rows(&format!("{path}[]"), &field["items"], table);
@@ -62,6 +66,9 @@ fn rows(path: &str, schema: &Value, table: &mut String) {
 
 /// A schema's type and bounds in words.
 fn holding(schema: &Value) -> String {
+    if schema["x-kubernetes-int-or-string"] == true {
+        return "number or percentage".to_owned();
+    }
     let number = |name: &str| schema[name].as_f64().map(|number| number.to_string());
     match schema["type"].as_str().unwrap() {
         "integer" => match (number("minimum"), number("maximum")) {

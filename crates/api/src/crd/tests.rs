@@ -67,7 +67,8 @@ fn schema_drops_unknown_fields_and_types_and_describes_every_field() {
     schemas(|path, schema| {
         let selector = path.contains("nodeSelector.") || path.contains("pods.selector.");
         let element = path.ends_with("[]");
-        if !schema["type"].is_string() || !(schema["description"].is_string() || selector || element) {
+        let is_typed = schema["type"].is_string() || schema["x-kubernetes-int-or-string"] == true;
+        if !is_typed || !(schema["description"].is_string() || selector || element) {
             lacking.push(path.to_owned());
         }
         let keeps = schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] == true;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use api::{NetworkTest, VnicAttachment, VnicProfile};
+use api::{NetworkTest, NodePolicy, VnicAttachment, VnicProfile};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
@@ -63,6 +63,7 @@ fn taken(object: DynamicObject) -> Value {
     let value = serde_json::to_value(object).unwrap();
     let written = match value["kind"].as_str() {
         Some("NetworkTest") => serde_json::to_value(from::<NetworkTest>(&value).spec),
+        Some("NodePolicy") => serde_json::to_value(from::<NodePolicy>(&value).spec),
         Some("VnicAttachment") => serde_json::to_value(from::<VnicAttachment>(&value).spec),
         _ => serde_json::to_value(from::<VnicProfile>(&value).spec),
     };
@@ -77,7 +78,16 @@ fn from<T: DeserializeOwned>(value: &Value) -> T {
 
 /// Without what means the same as its absence.
 fn without_defaults(value: &Value) -> Value {
-    let nothing = [json!(0), json!(false), json!([]), json!({}), json!("Detach")];
+    let nothing = [
+        json!(0),
+        json!(false),
+        json!([]),
+        json!({}),
+        json!("Detach"),
+        json!("Report"),
+        json!("Restore"),
+        json!("Rollback"),
+    ];
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().map(|(name, field)| (name.clone(), without_defaults(field)));

@@ -5,7 +5,7 @@ use kube::core::Request;
 use serde_json::{Value, json};
 
 use crate::cluster::{api, client, typed};
-use crate::sample::{attachment, network_test, ocid, profile, with};
+use crate::sample::{attachment, network_test, node_policy, ocid, profile, with};
 
 /// Headings and the cells of one object, but for its age; those of `-o wide` too where that is asked for.
 async fn row(client: &kube::Client, plural: &str, wide: bool) -> String {
@@ -56,6 +56,18 @@ async fn objects_are_shown_with_node_address_state_and_counts() {
                 "counts": { "pairs": 9, "tested": 9, "failed": 1, "unknown": 0, "sent": 45, "lost": 5 } }),
             "Name=columns State=Finished Pairs=9 Failed=1 Lost=5 Worst=Likely: SecurityList ",
             String::new(),
+        ),
+        (
+            "nodepolicies",
+            with(node_policy("columns"), json!({ "mode": "Apply", "priority": 200 })),
+            json!({ "createdBy": "alice", "nodes": { "matched": 40, "target": 3, "stable": 37, "failed": 0, "drifted": 1,
+                "driftedItems": 2, "conflicted": 0, "unsupported": 0, "unavailable": 0 }, "conditions": [
+                    { "type": "Progressing", "status": "True", "reason": "Canary", "message": "node-7",
+                        "lastTransitionTime": "2026-11-21T20:00:00Z" },
+                    { "type": "Applied", "status": "False", "reason": "Drifted", "lastTransitionTime": "2026-11-21T20:00:00Z" },
+            ] }),
+            "Name=columns Mode=Apply Progress=Canary Applied=False Reason=Drifted Nodes=40 Target=3 Failed=0 Drifted=2 ",
+            "Priority=200 Created-By=alice Message=node-7 ".to_owned(),
         ),
     ] {
         let objects = api(&client, object["kind"].as_str().unwrap());

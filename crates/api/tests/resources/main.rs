@@ -5,6 +5,7 @@ mod bounds;
 mod cluster;
 mod columns;
 mod network_tests;
+mod node_policies;
 mod ratcheting;
 mod rules;
 mod sample;

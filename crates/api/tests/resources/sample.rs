@@ -41,6 +41,14 @@ pub(crate) fn network_test(name: &str) -> Value {
     })
 }
 
+/// A NodePolicy with all that must be there and no more.
+pub(crate) fn node_policy(name: &str) -> Value {
+    json!({
+        "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodePolicy", "metadata": { "name": name },
+        "spec": { "allNodes": true, "settings": { "sysctls": { "vm.max_map_count": "262144" } } },
+    })
+}
+
 /// The object with fields of its spec put in, or taken away where they are null.
 pub(crate) fn with(mut object: Value, spec: Value) -> Value {
     let fields = object["spec"].as_object_mut().unwrap();

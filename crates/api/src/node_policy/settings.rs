@@ -1,0 +1,82 @@
+//! The settings of a NodePolicy: at most 3 KiB, because the status holds a second copy for a rollback.
+#![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
+
+use std::collections::BTreeMap;
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::node_policy::links::LinkSettings;
+use crate::node_policy::size;
+use crate::schema;
+
+/// What nodes must have: at least one field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+#[x_kube(
+    validation = Rule::new("!has(self.rootDisk) && !has(self.files)").message("rootDisk and files are reserved for a later version"),
+    validation = Rule::new("has(self.sysctls) || has(self.transparentHugePages) || has(self.links)").message("needs sysctls, transparentHugePages or links"),
+    validation = Rule::new("!has(self.sysctls) || self.sysctls.all(key, key.matches('^[a-z0-9_]+([.][A-Za-z0-9_-]+)+$'))")
+        .message("a key is written with periods, such as vm.max_map_count")
+        .field_path(".sysctls"),
+    validation = Rule::new(size::settings().as_str()).message("is too large: settings take at most 3072 bytes as JSON")
+)]
+pub struct NodeSettings {
+    /// Kernel settings by key, such as vm.max_map_count, at most 64; none if absent. docs/node-policies.md lists the keys with their
+    /// scope: most that begin with `net.` hold in the host's network only, and pods do not get them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::sysctls::<64>")]
+    pub sysctls: BTreeMap<String, String>,
+    /// Transparent huge pages; unchanged if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transparent_huge_pages: Option<HugePages>,
+    /// Options of network links, at most 8 entries; none if absent. If two select a link, the first one applies, option by option.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
+    pub links: Vec<LinkSettings>,
+    /// Reserved for a later version; refused unless absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_disk: Option<ReservedRootDisk>,
+    /// Reserved for a later version; refused unless absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub files: Vec<ReservedFile>,
+}
+
+/// Transparent huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+pub struct HugePages {
+    /// For which memory the kernel uses them: always, madvise (where a program requests them) or never.
+    pub enabled: HugePageMode,
+}
+
+/// For which memory the kernel uses transparent huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HugePageMode {
+    /// All of it.
+    Always,
+    /// Where a program requests them.
+    Madvise,
+    /// None.
+    Never,
+}
+
+/// Room for the growth of a node's root disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+pub struct ReservedRootDisk {}
+
+/// Room for a file of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+pub struct ReservedFile {}
+
+vcn::words!(HugePageMode: Always = "always", Madvise = "madvise", Never = "never");
+
+impl NodeSettings {
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        self.sysctls.is_empty() && self.transparent_huge_pages.is_none() && self.links.is_empty()
+    }
+}

@@ -1,0 +1,158 @@
+//! The document that the leader sends to an agent: all settings of its node. The last one holds while no controller answers.
+
+use api::node_policy::{HugePageMode, LinkSettings, PolicyMode};
+use serde::{Deserialize, Serialize};
+
+use crate::merge::NodeItems;
+use crate::revision;
+
+/// Where an agent takes a document, and answers with what became of it.
+pub const POLICY_PATH: &str = "/v1/policy";
+
+/// The longest document, as JSON.
+pub const DOCUMENT_MAX: usize = 16 * 1024;
+
+/// The only version so far. A reader refuses later ones: it would leave settings out that it does not know.
+pub const VERSION: u32 = 1;
+
+/// All settings of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeDocument {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What distinguishes it from others: a hash of everything but version and baseline.
+    pub revision: String,
+    /// The cluster's uid.
+    pub cluster: String,
+    /// The instance's OCID, where the Node names one. An agent on another instance refuses the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The policies, the highest precedence first. Without any, everything is undone.
+    pub policies: Vec<DocumentPolicy>,
+    /// Kernel settings, by key. A key has at most one value to apply and one to report.
+    pub sysctls: Vec<DesiredSysctl>,
+    /// Transparent huge pages: at most one value to apply and one to report.
+    pub huge_pages: Vec<DesiredHugePages>,
+    /// Options of links, the highest precedence first: [`crate::links::choose`].
+    pub links: Vec<DesiredLink>,
+    /// What the node had when this was sent.
+    pub baseline: Baseline,
+}
+
+/// A policy of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DocumentPolicy {
+    /// Its name.
+    pub name: String,
+    /// Its uid: another object of the same name is another policy.
+    pub uid: String,
+    /// Which of its revisions; empty with [`DocumentMode::Keep`].
+    pub revision: String,
+    /// Its priority.
+    pub priority: u16,
+    /// What the agent does with it.
+    pub mode: DocumentMode,
+}
+
+/// What an agent does with a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DocumentMode {
+    /// Compare.
+    #[default]
+    Report,
+    /// Set what differs.
+    Apply,
+    /// Forget what the policy set, and leave the values.
+    Keep,
+}
+
+/// A kernel setting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DesiredSysctl {
+    /// With periods.
+    pub key: String,
+    /// The value.
+    pub value: String,
+    /// The index of the policy.
+    pub policy: usize,
+}
+
+/// Transparent huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DesiredHugePages {
+    /// For which memory.
+    pub enabled: HugePageMode,
+    /// The index of the policy.
+    pub policy: usize,
+}
+
+/// Options of the links that a policy selects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DesiredLink {
+    /// The selector and the options.
+    pub link: LinkSettings,
+    /// The index of the policy.
+    pub policy: usize,
+}
+
+/// What a node had when a document was sent. The agent keeps it, so that another leader judges by it, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Baseline {
+    /// Whether its kubelet was ready.
+    pub ready: bool,
+    /// Its critical problems, at most [`PROBLEMS_MAX`].
+    pub problems: Vec<String>,
+}
+
+/// The most problems of a baseline.
+pub const PROBLEMS_MAX: usize = 16;
+
+vcn::words!(DocumentMode: Report, Apply, Keep);
+
+impl NodeDocument {
+    /// The document of a node in a cluster.
+    pub fn new(cluster: &str, instance: Option<&str>, items: &NodeItems, baseline: Baseline) -> Self {
+        let mut document = Self {
+            version: VERSION,
+            revision: String::new(),
+            cluster: cluster.to_owned(),
+            instance: instance.map(str::to_owned),
+            policies: items.policies.clone(),
+            sysctls: items.sysctls.clone(),
+            huge_pages: items.huge_pages.clone(),
+            links: items.links.clone(),
+            baseline,
+        };
+        document.revision = revision::of_document(&document);
+        document
+    }
+
+    /// The policy of an entry, if the index is valid.
+    pub fn policy(&self, index: usize) -> Option<&DocumentPolicy> {
+        self.policies.get(index)
+    }
+}
+
+impl From<PolicyMode> for DocumentMode {
+    fn from(mode: PolicyMode) -> Self {
+        match mode {
+            PolicyMode::Report => Self::Report,
+            PolicyMode::Apply => Self::Apply,
+        }
+    }
+}
+
+impl Baseline {
+    /// Of these problems, the first.
+    pub fn new(ready: bool, problems: impl Iterator<Item = String>) -> Self {
+        let mut problems: Vec<String> = problems.collect();
+        problems.sort();
+        problems.dedup();
+        problems.truncate(PROBLEMS_MAX);
+        Self { ready, problems }
+    }
+}

@@ -1,0 +1,29 @@
+//! Node policies, without input and output: which settings a policy may name, which policy applies to a node, and what the
+//! leader and the agents exchange.
+//!
+//! ```text
+//!   NodePolicies of a node ─▶ merge ─▶ NodeItems ─▶ NodeDocument ──channel──▶ agent ─▶ keys, links: what of it is possible here
+//!        ▲                     ▲                                                │
+//!        │                   keys (table of settings, refusals)                 ▼ apply, compare
+//!      status ◀── rollout (controller) ◀──────────channel────────────────── NodeAnswer
+//! ```
+
+pub mod answer;
+pub mod document;
+#[cfg(test)]
+mod documents;
+pub mod item;
+pub mod keys;
+pub mod link_keys;
+pub mod links;
+pub mod merge;
+pub mod revision;
+pub mod value;
+pub mod view;
+
+pub use answer::{AnsweredPolicy, ItemReport, ItemState, NodeAnswer, PolicyState};
+pub use document::{
+    Baseline, DesiredHugePages, DesiredLink, DesiredSysctl, DocumentMode, DocumentPolicy, NodeDocument,
+};
+pub use item::{Item, LinkOption};
+pub use keys::{Key, Refusal, Scope};

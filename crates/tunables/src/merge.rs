@@ -1,0 +1,156 @@
+//! Which value of several policies a node gets: item by item the higher priority, of equal ones the older object. Pure.
+//!
+//! What is reported never displaces what is applied: the two are merged apart, so that a key may have one value of each.
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use api::NodeSettings;
+use serde::Serialize;
+
+use crate::document::{
+    Baseline, DOCUMENT_MAX, DesiredHugePages, DesiredLink, DesiredSysctl, DocumentMode, DocumentPolicy, NodeDocument,
+};
+use crate::item::Item;
+use crate::keys::{self, Refusal};
+use crate::value::is_same;
+
+/// Room in a document for what is not of policies: the cluster, the instance and the baseline.
+const ENVELOPE: usize = 2048;
+
+/// A policy that a node gets.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyOfNode<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+    /// When it was created, in seconds since 1970.
+    pub created: i64,
+    /// Which of its revisions.
+    pub revision: &'a str,
+    /// The priority of that revision.
+    pub priority: u16,
+    /// What the agent does with it.
+    pub mode: DocumentMode,
+    /// The settings of that revision; none with [`DocumentMode::Keep`].
+    pub settings: Option<&'a NodeSettings>,
+}
+
+/// What a node gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeItems {
+    /// Its policies, the highest precedence first.
+    pub policies: Vec<DocumentPolicy>,
+    /// Kernel settings, by key.
+    pub sysctls: Vec<DesiredSysctl>,
+    /// Transparent huge pages.
+    pub huge_pages: Vec<DesiredHugePages>,
+    /// Options of links, the highest precedence first.
+    pub links: Vec<DesiredLink>,
+    /// Items of policies that another one displaces without a higher priority.
+    pub conflicts: Vec<Conflict>,
+    /// Names of policies for which a document has no room.
+    pub left_out: Vec<String>,
+}
+
+/// An item with two values of the same priority.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Conflict {
+    /// The younger policy, whose value does not apply.
+    pub policy: String,
+    /// The older policy.
+    pub rival: String,
+    /// The item.
+    pub item: String,
+}
+
+/// The values of an item, by whether they are applied or reported.
+type Values = BTreeMap<(Item, DocumentMode), (usize, String)>;
+
+/// Merges the policies of a node. Settings that no node may have are left out: [`refusals`] names them.
+pub fn merge(policies: &[PolicyOfNode<'_>]) -> NodeItems {
+    let mut sorted: Vec<&PolicyOfNode<'_>> = policies.iter().collect();
+    sorted.sort_by_key(|policy| (Reverse(policy.priority), policy.created, policy.name));
+    let mut left_out = Vec::new();
+    loop {
+        let mut items = merge_sorted(&sorted);
+        let document = NodeDocument::new("", None, &items, Baseline::default());
+        let length = serde_json::to_vec(&document).map_or(usize::MAX, |text| text.len());
+        if length + ENVELOPE <= DOCUMENT_MAX {
+            items.left_out = left_out;
+            return items;
+        }
+        match sorted.pop() {
+            Some(last) => left_out.push(last.name.to_owned()),
+            None => return NodeItems { left_out, ..NodeItems::default() },
+        }
+    }
+}
+
+/// The settings of a policy that no node may have, with the reason and the next step.
+pub fn refusals(settings: &NodeSettings) -> Vec<(&str, Refusal)> {
+    settings.sysctls.keys().filter_map(|key| Some((key.as_str(), keys::is_never_allowed(key)?))).collect()
+}
+
+fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {
+    let mut items = NodeItems::default();
+    let mut values = Values::new();
+    for (index, policy) in sorted.iter().enumerate() {
+        items.policies.push(DocumentPolicy {
+            name: policy.name.to_owned(),
+            uid: policy.uid.to_owned(),
+            revision: policy.revision.to_owned(),
+            priority: policy.priority,
+            mode: policy.mode,
+        });
+        let Some(settings) = policy.settings.filter(|_| policy.mode != DocumentMode::Keep) else { continue };
+        let allowed = settings.sysctls.iter().filter(|(key, _)| keys::is_never_allowed(key).is_none());
+        let sysctls = allowed.map(|(key, value)| (Item::Sysctl(key.clone()), value.clone()));
+        let huge_pages = settings.transparent_huge_pages.map(|pages| (Item::HugePages, pages.enabled.to_string()));
+        for (item, value) in sysctls.chain(huge_pages) {
+            if let Some(rival) = rival(&values, sorted, &item, &value, policy) {
+                let conflict =
+                    Conflict { policy: policy.name.to_owned(), rival: rival.to_owned(), item: item.to_string() };
+                items.conflicts.push(conflict);
+            }
+            values.entry((item, policy.mode)).or_insert((index, value));
+        }
+        let links = settings.links.iter().map(|link| DesiredLink { link: link.clone(), policy: index });
+        items.links.extend(links);
+    }
+    for ((item, _), (policy, value)) in values {
+        match item {
+            Item::Sysctl(key) => items.sysctls.push(DesiredSysctl { key, value, policy }),
+            Item::HugePages => {
+                let enabled = api::node_policy::HugePageMode::from_word(&value);
+                items.huge_pages.extend(enabled.map(|enabled| DesiredHugePages { enabled, policy }));
+            }
+            Item::Link { .. } => {}
+        }
+    }
+    items.conflicts.sort();
+    items.conflicts.dedup();
+    items
+}
+
+/// The policy of the same priority that has another value for an item. What is applied comes before what is reported.
+fn rival<'a>(
+    values: &Values,
+    sorted: &[&PolicyOfNode<'a>],
+    item: &Item,
+    value: &str,
+    policy: &PolicyOfNode<'_>,
+) -> Option<&'a str> {
+    [DocumentMode::Apply, DocumentMode::Report].into_iter().find_map(|mode| {
+        let (index, other) = values.get(&(item.clone(), mode))?;
+        let rival = sorted.get(*index)?;
+        // A report next to another value changes nothing.
+        let counts = mode == DocumentMode::Apply || policy.mode == DocumentMode::Report;
+        (counts && rival.priority == policy.priority && !is_same(other, value)).then_some(rival.name)
+    })
+}
