@@ -273,10 +273,10 @@ mod tests {
     #[test]
     fn compartments_are_identifiers_and_bounded() {
         let read = |text: &str| text.parse::<Compartments>().map(|all| all.0.len()).ok();
-        let most = vec!["ocid1.compartment.oc1..c"; MAX_COMPARTMENTS];
+        let largest = vec!["ocid1.compartment.oc1..c"; MAX_COMPARTMENTS];
         assert_eq!(read("ocid1.compartment.oc1..c, ocidv1:tenancy:oc1:phx:1460406592660:aaaa"), Some(2));
         assert_eq!(
-            (read(&most.join(",")), read(&[most, vec!["ocid1.compartment.oc1..d"]].concat().join(","))),
+            (read(&largest.join(",")), read(&[largest, vec!["ocid1.compartment.oc1..d"]].concat().join(","))),
             (Some(16), None)
         );
         assert_eq!([read(""), read("off"), read("a,b")], [None; 3]);

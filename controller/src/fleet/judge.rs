@@ -17,12 +17,12 @@ use crate::fleet::condition::NewCondition;
 const HEALTHY: &str = "NoCriticalProblem";
 /// The reason of a condition that is Unknown.
 const SILENT: &str = "AgentSilent";
-/// The most nodes that may turn Unknown at once, if they are more than [`PERCENT`].
-const FEW: usize = 2;
+/// The most nodes that may turn Unknown at once, if they are more than [`MAX_UNKNOWN_PERCENT`].
+const MAX_UNKNOWN_NODES: usize = 2;
 /// The most nodes of a hundred that may turn Unknown at once.
-const PERCENT: usize = 10;
+const MAX_UNKNOWN_PERCENT: usize = 10;
 /// The most messages in a condition, and the most characters of them together.
-const MESSAGES: usize = 3;
+const MAX_MESSAGES: usize = 3;
 const MESSAGE_MAX: usize = 400;
 const REASON_MAX: usize = 64;
 
@@ -100,7 +100,7 @@ impl Count {
     }
 
     const fn is_too_many(self) -> bool {
-        self.turning > FEW && self.turning * 100 > self.nodes * PERCENT
+        self.turning > MAX_UNKNOWN_NODES && self.turning * 100 > self.nodes * MAX_UNKNOWN_PERCENT
     }
 }
 
@@ -219,7 +219,7 @@ fn of_summary(summary: &Summary, area: Area) -> (ConditionStatus, String, String
         }
         return (ConditionStatus::True, HEALTHY.to_owned(), format!("No critical problem.{blind}"));
     };
-    let messages: Vec<String> = critical.iter().take(MESSAGES).map(message_of).collect();
+    let messages: Vec<String> = critical.iter().take(MAX_MESSAGES).map(message_of).collect();
     let messages = vcn::excerpt(&messages.join(" "), MESSAGE_MAX - blind.len()).into_owned();
     (ConditionStatus::False, reason(&worst.name), shown(&format!("{messages}{blind}")))
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_mins(10);
 
 /// The most nodes of a hundred in that time; one node in a small cluster.
-const PERCENT: usize = 5;
+const MAX_REPAIRING_PERCENT: usize = 5;
 
 /// The permits of the last minutes, the oldest first.
 #[derive(Debug, Default)]
@@ -25,15 +25,15 @@ impl Permits {
         while self.0.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) >= WINDOW) {
             self.0.pop_front();
         }
-        let is_wanted =
+        let needs_repair =
             summary.checks.iter().any(|check| check.verdict == Verdict::Problem && check.action == Action::Repair);
-        if !is_wanted {
+        if !needs_repair {
             return false;
         }
         if self.0.iter().any(|(_, known)| known == node) {
             return true;
         }
-        let is_granted = self.0.len() < (nodes * PERCENT / 100).max(1);
+        let is_granted = self.0.len() < (nodes * MAX_REPAIRING_PERCENT / 100).max(1);
         if is_granted {
             self.0.push_back((now, node.clone()));
         }

@@ -20,13 +20,13 @@ use crate::fleet::findings::{millis, problem};
 use crate::fleet::shared::SharedRoster;
 
 /// The part of all requests that these may be.
-const SHARE: f64 = 0.1;
+const REQUEST_SHARE: f64 = 0.1;
 /// Of each instance: GetInstance and ListInstanceAgentPlugins.
-const REQUESTS: f64 = 2.0;
+const REQUESTS_PER_INSTANCE: f64 = 2.0;
 /// The list of nodes is read at least this often.
-const LONGEST_SLEEP: Duration = Duration::from_secs(10);
+const MAX_SLEEP: Duration = Duration::from_secs(10);
 /// While the permission is missing.
-const AFTER_REFUSALS: Duration = Duration::from_mins(15);
+const REFUSAL_BACKOFF: Duration = Duration::from_mins(15);
 /// Consecutive readings that show a plugin which does not run, before it is a problem: after an instance's launch it takes ten minutes.
 const BAD_READINGS: u32 = 4;
 /// Consecutive readings that fail, before the state is unknown.
@@ -47,7 +47,7 @@ pub(crate) struct PluginStates {
 
 type NodeInstance = (String, Ocid);
 
-/// The plugins of an instance that do not run, if any is wanted.
+/// The plugins of an instance that do not run, if any is enabled.
 type Reading = Result<Option<Vec<String>>, oci::Error>;
 
 /// What is known of each node.
@@ -77,15 +77,15 @@ impl PluginStates {
             let next = known.iter().min_by_key(|(_, readings)| readings.last);
             let due = next.map(|(node, readings)| (node.clone(), readings.last.map(|last| last + self.interval)));
             match due {
-                Some((_, Some(due))) if due > Instant::now() + LONGEST_SLEEP => sleep(LONGEST_SLEEP).await,
+                Some((_, Some(due))) if due > Instant::now() + MAX_SLEEP => sleep(MAX_SLEEP).await,
                 Some((node, due)) => {
                     sleep_until(due.unwrap_or_else(Instant::now)).await;
                     let result = self.not_running(&node.1).await;
                     let refused = is_refused_again(&node.0, &result, &mut last_error);
                     self.record(&mut known, node, result, refused);
-                    sleep(if refused { AFTER_REFUSALS } else { self.shortest_interval() }).await;
+                    sleep(if refused { REFUSAL_BACKOFF } else { self.shortest_interval() }).await;
                 }
-                None => sleep(LONGEST_SLEEP).await,
+                None => sleep(MAX_SLEEP).await,
             }
         }
     }
@@ -111,7 +111,7 @@ impl PluginStates {
     /// A tenth of the requests that OCI accepts at present.
     fn shortest_interval(&self) -> Duration {
         let BudgetState { usual, paused, .. } = self.cloud.budget().state();
-        paused + Duration::from_secs_f64(REQUESTS / (usual * SHARE).max(0.01))
+        paused + Duration::from_secs_f64(REQUESTS_PER_INSTANCE / (usual * REQUEST_SHARE).max(0.01))
     }
 
     /// Shows the result. A missing permission is one of all nodes.
@@ -130,17 +130,17 @@ impl PluginStates {
         }
     }
 
-    /// The wanted plugins for RDMA that do not run, in words; `None` if none is wanted.
+    /// The enabled plugins for RDMA that do not run, in words; `None` if none is enabled.
     async fn not_running(&self, instance: &Ocid) -> Reading {
         let Instance { agent_config, compartment_id, lifecycle_state, .. } = self.cloud.instance(instance).await?;
         let config = agent_config.filter(|_| lifecycle_state == InstanceState::Running).unwrap_or_default();
         // The others only monitor and run commands, and the flags for these two groups overrule `pluginsConfig`.
-        let wanted: Vec<&str> = config.wanted().filter(|name| name.contains("RDMA")).collect();
-        if wanted.is_empty() {
+        let enabled: Vec<&str> = config.wanted().filter(|name| name.contains("RDMA")).collect();
+        if enabled.is_empty() {
             return Ok(None);
         }
         let plugins = self.cloud.agent_plugins(&compartment_id, instance).await?;
-        Ok(Some(wanted.into_iter().filter_map(|name| trouble(name, &plugins)).collect()))
+        Ok(Some(enabled.into_iter().filter_map(|name| trouble(name, &plugins)).collect()))
     }
 }
 

@@ -13,9 +13,9 @@ use backoff::Backoff;
 use tokio::time::Instant;
 
 /// Between the first requests to agents that appear together: ten thousand are asked within 30 s.
-const FIRST: Duration = Duration::from_millis(3);
+const FIRST_POLL_SPACING: Duration = Duration::from_millis(3);
 /// The first backoff.
-const RETRY: Duration = Duration::from_secs(5);
+const FIRST_BACKOFF: Duration = Duration::from_secs(5);
 /// The interval of a small fleet, and the step in which it grows: a fleet that gains or loses a node now and then keeps its
 /// interval, and with it each agent its moment.
 const INTERVAL_STEP: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ pub(crate) type DueTime = (Lane, Instant);
 #[derive(Debug)]
 pub(crate) struct Schedule {
     interval: Duration,
-    longest: Duration,
+    max_interval: Duration,
     began: Instant,
     /// When the next agent that appears is asked.
     first: Instant,
@@ -47,15 +47,15 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Of a leader that begins now and asks each agent at least once in `longest`.
-    pub(crate) fn new(longest: Duration, now: Instant) -> Self {
-        let interval = interval(0, longest);
-        Self { interval, longest, began: now, first: now, regular: BTreeSet::new(), retries: BTreeSet::new() }
+    /// Of a leader that begins now and asks each agent at least once in `max_interval`.
+    pub(crate) fn new(max_interval: Duration, now: Instant) -> Self {
+        let interval = interval(0, max_interval);
+        Self { interval, max_interval, began: now, first: now, regular: BTreeSet::new(), retries: BTreeSet::new() }
     }
 
     /// Follows the size of the fleet. Requests that are scheduled already keep their time.
     pub(crate) fn set_agents(&mut self, agents: usize) {
-        self.interval = interval(agents, self.longest);
+        self.interval = interval(agents, self.max_interval);
     }
 
     /// The time in which each agent is asked once.
@@ -66,7 +66,7 @@ impl Schedule {
     /// The first request to an agent that appears.
     pub(crate) fn first(&mut self, now: Instant) -> DueTime {
         let due = now.max(self.first);
-        self.first = due + FIRST;
+        self.first = due + FIRST_POLL_SPACING;
         (Lane::Regular, due)
     }
 
@@ -80,7 +80,7 @@ impl Schedule {
 
     /// The request after so many failures. `chance` is in 0.0–1.0, for the jitter.
     pub(crate) fn retry(&self, failures: u32, now: Instant, chance: f64) -> DueTime {
-        let backoff = Backoff { first: RETRY.min(self.interval), cap: self.interval };
+        let backoff = Backoff { first: FIRST_BACKOFF.min(self.interval), cap: self.interval };
         (Lane::Retry, now + backoff.delay(failures, chance))
     }
 
@@ -110,9 +110,9 @@ impl Schedule {
 }
 
 /// The time in which so many agents are asked once.
-fn interval(agents: usize, longest: Duration) -> Duration {
+fn interval(agents: usize, max_interval: Duration) -> Duration {
     let steps = u32::try_from(agents.div_ceil(AGENTS_PER_STEP)).unwrap_or(u32::MAX).max(1);
-    INTERVAL_STEP.saturating_mul(steps).min(longest)
+    INTERVAL_STEP.saturating_mul(steps).min(max_interval)
 }
 
 /// A node's place in the interval, in 0.0–1.0.

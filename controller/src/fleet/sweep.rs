@@ -16,9 +16,9 @@ use crate::report::metrics::Metrics;
 
 /// Regular requests at once. Of ten thousand agents that are asked once a minute 167 become due per second, and one behind a
 /// broken network keeps its place for five seconds: there is room for all others when half are cut off at once.
-const REGULAR: usize = 512;
+const MAX_REGULAR_REQUESTS: usize = 512;
 /// Retries at once.
-const RETRIES: usize = 32;
+const MAX_RETRIES_IN_FLIGHT: usize = 32;
 
 pub(crate) struct Sweeper {
     /// With the leader's key.
@@ -42,8 +42,8 @@ impl Sweeper {
     pub(crate) async fn run(self) {
         let mut requests = FuturesUnordered::new();
         let mut places = [
-            LaneCapacity { lane: Lane::Regular, used: 0, all: REGULAR },
-            LaneCapacity { lane: Lane::Retry, used: 0, all: RETRIES },
+            LaneCapacity { lane: Lane::Regular, used: 0, all: MAX_REGULAR_REQUESTS },
+            LaneCapacity { lane: Lane::Retry, used: 0, all: MAX_RETRIES_IN_FLIGHT },
         ];
         loop {
             let mut next: Option<Instant> = None;
@@ -83,13 +83,13 @@ impl Sweeper {
         {
             let error = chain(&error);
             tracing::debug!(event = "agent.rules_refused", node = %poll.node, error, "retried with the next request");
-            self.metrics.fleet.asked("rules_refused");
+            self.metrics.fleet.count_request("rules_refused");
         }
         (lane, poll.node, result)
     }
 
     fn record(&self, node: &Arc<str>, result: Result<Answer, AskError>) {
-        self.metrics.fleet.asked(match &result {
+        self.metrics.fleet.count_request(match &result {
             Ok(Answer::Changed(..)) => "ok",
             Ok(Answer::Unchanged) => "unchanged",
             Err(error) => error.word(),

@@ -77,11 +77,11 @@ impl FleetView {
             let roster = leader.roster.lock();
             (shown(&roster, &node, Instant::now()), roster.peer(name))
         };
-        let asked = match peer {
+        let answer = match peer {
             Ok(peer) => details(&leader.client, peer).await.map_err(|error| chain(&error)),
             Err(error) => Err(error.to_string()),
         };
-        let (details, error) = match asked {
+        let (details, error) = match answer {
             Ok(details) => (Some(details), None),
             Err(error) => (None, Some(error)),
         };

@@ -27,16 +27,16 @@ use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;
 
 /// Between two checks for news, and between two judgements without news.
-const TICK: Duration = Duration::from_secs(1);
-const ROUND: Duration = Duration::from_secs(5);
+const NEWS_INTERVAL: Duration = Duration::from_secs(1);
+const JUDGEMENT_INTERVAL: Duration = Duration::from_secs(5);
 /// Between two writes.
-const PACE: Duration = Duration::from_millis(200);
+const WRITE_INTERVAL: Duration = Duration::from_millis(200);
 /// Writes of one judgement: then the facts are read again.
 const BATCH: usize = 25;
 /// After failures.
-const RETRY: Backoff = Backoff { first: ROUND, cap: Duration::from_mins(2) };
+const RETRY: Backoff = Backoff { first: JUDGEMENT_INTERVAL, cap: Duration::from_mins(2) };
 /// Between two writes of one Node.
-const SETTLING: Duration = Duration::from_secs(15);
+const NODE_WRITE_INTERVAL: Duration = Duration::from_secs(15);
 
 pub(crate) struct ConditionWriter {
     api: Api<Received<NodeObject>>,
@@ -77,8 +77,8 @@ impl ConditionWriter {
     pub(crate) async fn run(mut self) {
         let (mut failures, mut judged) = (0, Instant::now());
         loop {
-            sleep(if failures == 0 { TICK } else { RETRY.delay(failures, (self.chance)()) }).await;
-            if !self.roster.lock().take_news() && judged.elapsed() < ROUND {
+            sleep(if failures == 0 { NEWS_INTERVAL } else { RETRY.delay(failures, (self.chance)()) }).await;
+            if !self.roster.lock().take_news() && judged.elapsed() < JUDGEMENT_INTERVAL {
                 continue;
             }
             match self.round().await {
@@ -100,14 +100,14 @@ impl ConditionWriter {
         loop {
             let Judgement { mut writes, held } = self.judge();
             self.report(held);
-            self.attempted.retain(|_, at| at.elapsed() < SETTLING);
+            self.attempted.retain(|_, at| at.elapsed() < NODE_WRITE_INTERVAL);
             writes.retain(|write| !self.attempted.contains_key(&write.node));
             if writes.is_empty() {
                 return Ok(());
             }
             for write in writes.iter().take(BATCH) {
                 self.write(write).await.inspect_err(|_| self.metrics.wrote("condition", false))?;
-                sleep(PACE).await;
+                sleep(WRITE_INTERVAL).await;
             }
         }
     }

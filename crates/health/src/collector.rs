@@ -170,7 +170,7 @@ impl Sample {
         let mut worst: Option<(f64, FaultyDevice)> = None;
         for (device, total) in totals {
             match self.per_minute(&format!("{signal} {}", device.address), total, now) {
-                Ok(rate) if worst.as_ref().is_none_or(|(most, _)| rate > *most) => worst = Some((rate, device)),
+                Ok(rate) if worst.as_ref().is_none_or(|(highest, _)| rate > *highest) => worst = Some((rate, device)),
                 Ok(_) => {}
                 Err(why) => gap = why,
             }

@@ -29,16 +29,16 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 pub const RUN_THREAD: &str = "health ";
 
 /// Runs at the same time, those that hang among them. With as many hanging, nothing is started.
-const MOST: usize = 4;
+const MAX_RUNS: usize = 4;
 
 /// The agent finishes its first reconcile within this time after a start: some collectors use its report.
-const SETTLE: Duration = Duration::from_secs(5);
+const RECONCILE_TIME: Duration = Duration::from_secs(5);
 
 /// The first runs are spread over this time after a start.
-const SPREAD: Duration = Duration::from_secs(15);
+const START_PERIOD: Duration = Duration::from_secs(15);
 
 /// A collector that could not measure runs again after this.
-const SOON: Duration = Duration::from_secs(60);
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The collectors and their results.
 pub struct Engine {
@@ -106,7 +106,7 @@ impl Engine {
         let tasks = kinds.iter().zip(0_u32..).map(|(kind, number)| Task {
             kind: *kind,
             memory: Some(Memory::default()),
-            due: start + SETTLE + SPREAD / count * number,
+            due: start + RECONCILE_TIME + START_PERIOD / count * number,
             overdue: false,
         });
         Self {
@@ -141,7 +141,7 @@ impl Engine {
 
     /// Waits until something ends or is due.
     pub fn wait(&mut self, now: Instant) {
-        let has_room = self.running().count() < MOST;
+        let has_room = self.running().count() < MAX_RUNS;
         let waits = |task: &&Task| if task.memory.is_none() { !task.overdue } else { has_room || self.is_stuck() };
         let next = self.tasks.iter().filter(waits).map(|task| task.due).chain([self.overrides.due]).min();
         let until = next.map_or(overrides::INTERVAL, |due| due.saturating_duration_since(now));
@@ -176,14 +176,14 @@ impl Engine {
 
     /// Whether no run will make room for another one soon.
     fn is_stuck(&self) -> bool {
-        self.running().filter(|task| task.overdue).count() >= MOST
+        self.running().filter(|task| task.overdue).count() >= MAX_RUNS
     }
 
     /// Starts a collector that is due, or gives up waiting for one. Whether that is a result.
     fn attend(&mut self, number: usize, now: Now) -> bool {
         let names: Vec<&str> = self.running().map(|task| task.kind.name).collect();
         let hanging = self.is_stuck().then(|| names.join(", "));
-        let is_full = names.len() >= MOST;
+        let is_full = names.len() >= MAX_RUNS;
         let host = Host { now: now.instant, ..self.host.clone() };
         let Some(task) = self.tasks.get_mut(number).filter(|task| task.due <= now.instant && !task.overdue) else {
             return false;
@@ -224,7 +224,7 @@ impl Engine {
         task.memory = Some(memory);
         task.overdue = false;
         let is_unknown = readings.iter().any(|(_, read)| matches!(read, Err(Gap::Unknown(_) | Gap::Waiting)));
-        let every = if is_unknown { task.kind.every.min(SOON) } else { task.kind.every };
+        let every = if is_unknown { task.kind.every.min(RETRY_INTERVAL) } else { task.kind.every };
         task.due = now.instant + every.mul_f64(0.9 + (self.chance)().clamp(0.0, 1.0) / 10.0);
         let kind = task.kind;
         self.record(&kind, readings, now);

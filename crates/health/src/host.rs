@@ -13,7 +13,7 @@ use crate::signal::Gap;
 use crate::system::System;
 
 /// More than any file that collectors read: /proc/net/softnet_stat of 512 CPUs takes 90 KiB.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Where the node's files are, and what else is known about it.
 #[derive(Clone)]
@@ -182,7 +182,7 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

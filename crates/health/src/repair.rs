@@ -15,7 +15,7 @@ pub use limit::{LIMITS, Limit};
 pub const TRIAL: Duration = Duration::from_mins(15);
 
 /// The least time between two attempts.
-const REST: Duration = Duration::from_hours(1);
+const ATTEMPT_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Set the settings of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,13 +93,13 @@ impl Repairs {
     ) -> Option<Step> {
         let Situation { report, now, is_allowed, memory } = situation;
         let Some(attempt) = self.attempts.get_mut(limit.name) else {
-            if !is_allowed || !limit.wants(report) {
+            if !is_allowed || !limit.needs_repair(report) {
                 return None;
             }
-            let most = limit.cap.min(memory / 50 / limit.bytes);
+            let highest = limit.cap.min(memory / 50 / limit.bytes);
             let raise = |setting: &&'static str| {
                 let from = read(setting)?;
-                let to = from.saturating_mul(2).min(most);
+                let to = from.saturating_mul(2).min(highest);
                 (to > from).then_some(Change { setting, from, to })
             };
             let changes: Vec<Change> = limit.settings.iter().filter_map(raise).collect();
@@ -107,7 +107,7 @@ impl Repairs {
         };
         match attempt.outcome {
             Outcome::Trial if now >= attempt.at + TRIAL => {
-                if limit.wants(report) {
+                if limit.needs_repair(report) {
                     attempt.outcome = Outcome::WithoutEffect;
                 } else if limit.used(report).is_some_and(|state| state.verdict == Verdict::Healthy) {
                     attempt.outcome = Outcome::Helped;
@@ -132,7 +132,7 @@ impl Repairs {
                     .all(suffices)
                     .then(|| Step { limit, changes: attempt.raised.iter().map(restore).collect() })
             }
-            Outcome::Helped if now >= attempt.at + REST => {
+            Outcome::Helped if now >= attempt.at + ATTEMPT_INTERVAL => {
                 self.attempts.remove(limit.name);
                 None
             }
@@ -164,7 +164,7 @@ impl Repairs {
 
 impl Limit {
     /// Whether a problem asks to raise it.
-    fn wants(&self, report: &Report) -> bool {
+    fn needs_repair(&self, report: &Report) -> bool {
         report.signals.iter().any(|state| {
             state.verdict == Verdict::Problem
                 && state.action == Action::Repair
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn each_setting_keeps_its_own_value_and_those_of_other_programs_stay() {
-        const FIRST: [&str; 2] = ["net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3"];
+        const LIMITED_SETTINGS: [&str; 2] = ["net/ipv4/neigh/default/gc_thresh3", "net/ipv6/neigh/default/gc_thresh3"];
         let of = |verdict, percent, action| {
             let blank = SignalState::blank(collectors::signal("neighbour_use").unwrap(), 60, 0);
             Report {
@@ -272,12 +272,12 @@ mod tests {
             }
         };
         let (problem, idle) = (of(Verdict::Problem, 90.0, Action::Repair), of(Verdict::Healthy, 10.0, Action::Report));
-        let mut node = Node::with(FIRST.into_iter().zip([40_000, 1024]).collect());
+        let mut node = Node::with(LIMITED_SETTINGS.into_iter().zip([40_000, 1024]).collect());
         assert_eq!(node.after(0, &problem, true), ["40000 to 65536", "1024 to 2048"]);
         assert_eq!(node.after(16, &problem, true), [""; 0]);
-        node.settings.insert(FIRST[1], 4096);
+        node.settings.insert(LIMITED_SETTINGS[1], 4096);
         assert_eq!(node.after(17, &idle, true), ["65536 to 40000"]);
-        assert_eq!((node.settings[FIRST[1]], node.outcome()), (4096, None));
+        assert_eq!((node.settings[LIMITED_SETTINGS[1]], node.outcome()), (4096, None));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub use crate::verdict::{Action, Severity};
 const SHIPPED: &str = include_str!("rules.json");
 
 /// The longest window of samples: an hour of the usual minute.
-const LONGEST_WINDOW: usize = 60;
+const MAX_SAMPLES: usize = 60;
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -191,8 +191,8 @@ impl Rule {
     fn check(fields: &Map<String, Value>) -> Result<Self, String> {
         let rule: Self = serde_json::from_value(Value::Object(fields.clone())).map_err(|error| error.to_string())?;
         let Samples { bad, of } = rule.samples;
-        if bad == 0 || bad > of || of > LONGEST_WINDOW {
-            return Err(format!("samples {bad} of {of}: use 1 ≤ bad ≤ of ≤ {LONGEST_WINDOW}"));
+        if bad == 0 || bad > of || of > MAX_SAMPLES {
+            return Err(format!("samples {bad} of {of}: use 1 ≤ bad ≤ of ≤ {MAX_SAMPLES}"));
         }
         if rule.memory.below.is_some_and(|below| below <= rule.memory.from) {
             return Err("memoryGiB: `below` must be more than `from`".to_owned());

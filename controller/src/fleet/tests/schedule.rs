@@ -40,29 +40,29 @@ fn roster(nodes: usize) -> (Roster, Instant, Vec<Arc<str>>) {
 }
 
 #[test]
-fn agents_are_asked_soon_and_then_spread_over_the_interval() {
+fn agents_are_polled_soon_and_then_spread_over_the_interval() {
     for (nodes, interval) in [(2, 30), (1200, 30), (2400, 60), (10_000, 240)] {
         let (mut roster, began, names) = roster(nodes);
-        let mut asked = vec![0_usize; 3 * interval];
-        for (second, asked) in asked.iter_mut().enumerate() {
+        let mut polls = vec![0_usize; 3 * interval];
+        for (second, polls) in polls.iter_mut().enumerate() {
             let now = began + SECOND * u32::try_from(second).unwrap();
             while let Some(poll) = roster.take(Lane::Regular, now) {
                 assert_eq!(poll.etag.is_some(), roster.node(&poll.node, now).summary.is_some());
                 roster.answered(&poll.node, changed(), now, 0.5);
-                *asked += 1;
+                *polls += 1;
             }
         }
-        assert!(asked[..=30].iter().sum::<usize>() >= names.len(), "the first time");
-        assert_eq!(asked[2 * interval..].iter().sum::<usize>(), names.len(), "once in an interval");
-        let most = asked[interval.max(31)..].iter().max().unwrap();
-        assert!(*most <= 2 + 2 * nodes / interval, "{nodes}: {most} in one second");
+        assert!(polls[..=30].iter().sum::<usize>() >= names.len(), "the first time");
+        assert_eq!(polls[2 * interval..].iter().sum::<usize>(), names.len(), "once in an interval");
+        let max_polls = polls[interval.max(31)..].iter().max().unwrap();
+        assert!(*max_polls <= 2 + 2 * nodes / interval, "{nodes}: {max_polls} in one second");
         assert_eq!(roster.bound(), Duration::from_mins(5), "whatever the interval");
     }
 }
 
 #[test]
 fn setting_bounds_the_interval_and_silence_covers_it() {
-    let asked_within = |limits: PollLimits, nodes: usize| {
+    let longest_wait = |limits: PollLimits, nodes: usize| {
         let now = Instant::now();
         let mut roster = Roster::new(limits, now);
         let names: Vec<Arc<str>> = (0..nodes).map(|number| Arc::from(format!("n{number}"))).collect();
@@ -82,9 +82,9 @@ fn setting_bounds_the_interval_and_silence_covers_it() {
         interval: Duration::from_secs(interval),
         silence: Duration::from_secs(silence),
     };
-    assert_eq!(asked_within(of(10, 300), 3000), 10.0);
-    assert_eq!(asked_within(of(3600, 300), 12_000), 240.0);
-    assert_eq!(asked_within(of(240, 60), 3000), 48.0);
+    assert_eq!(longest_wait(of(10, 300), 3000), 10.0);
+    assert_eq!(longest_wait(of(3600, 300), 12_000), 240.0);
+    assert_eq!(longest_wait(of(240, 60), 3000), 48.0);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn unchanged_answer_keeps_the_summary_and_renews_its_age() {
 }
 
 #[test]
-fn replaced_agent_is_asked_soon() {
+fn replaced_agent_is_polled_soon() {
     let (mut roster, began, names) = roster(1);
     let [name] = &names[..] else { panic!("one") };
     let poll = roster.take(Lane::Regular, began + SECOND * 30).unwrap();

@@ -57,7 +57,7 @@ impl FleetMetrics {
     }
 
     /// Counts a request to an agent.
-    pub(crate) fn asked(&self, result: &'static str) {
+    pub(crate) fn count_request(&self, result: &'static str) {
         self.requests.get_or_create(&Outcome { result }).inc();
     }
 

@@ -6,8 +6,8 @@ use crate::signal::Gap;
 /// Where version 1 keeps what does not depend on the reader's PID namespace: `cgroup.procs` leaves out the processes of others.
 const PIDS: &str = "sys/fs/cgroup/pids";
 /// The hierarchy of systemd's units on version 1, and its copy in version 2.
-const NAMED: &str = "sys/fs/cgroup/systemd";
-const UNIFIED: &str = "sys/fs/cgroup/unified";
+const SYSTEMD_HIERARCHY: &str = "sys/fs/cgroup/systemd";
+const UNIFIED_HIERARCHY: &str = "sys/fs/cgroup/unified";
 const V2: &str = "sys/fs/cgroup";
 
 /// More slices than a host has.
@@ -31,7 +31,7 @@ pub(super) enum UnitState {
 impl<'a> Cgroups<'a> {
     pub(super) fn of(host: &'a Host) -> Result<Self, Gap> {
         let is_v2 = host.has("sys/fs/cgroup/cgroup.controllers");
-        if is_v2 || host.has(NAMED) {
+        if is_v2 || host.has(SYSTEMD_HIERARCHY) {
             Ok(Self { host, is_v2 })
         } else {
             Err(Gap::unknown("the host's /sys/fs/cgroup is not mounted"))
@@ -40,7 +40,7 @@ impl<'a> Cgroups<'a> {
 
     /// Whether a unit, or a cgroup below it, has a process.
     pub(super) fn unit(&self, unit: &str) -> UnitState {
-        let bases: &[&str] = if self.is_v2 { &[V2] } else { &[PIDS, UNIFIED, NAMED] };
+        let bases: &[&str] = if self.is_v2 { &[V2] } else { &[PIDS, UNIFIED_HIERARCHY, SYSTEMD_HIERARCHY] };
         let folders = bases.iter().flat_map(|base| self.slices(base)).map(|slice| format!("{slice}/{unit}"));
         let folders: Vec<String> = folders.filter(|folder| self.host.has(folder)).collect();
         let states: Vec<Option<bool>> = folders.iter().map(|folder| self.has_processes(folder)).collect();

@@ -45,21 +45,21 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// From this use on, a loss of connections is one of a full table.
-const FULL: f64 = 95.0;
+const FULL_PERCENT: f64 = 95.0;
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let Some(count) = host.proc_if_present("sys/net/netfilter/nf_conntrack_count")? else {
         return Err(Gap::absent("the kernel tracks no connections"));
     };
     let count = number(&count, "nf_conntrack_count")?;
-    let most = host.proc_number("sys/net/netfilter/nf_conntrack_max")?;
-    let used = 100.0 * count / most.max(1.0);
+    let limit = host.proc_number("sys/net/netfilter/nf_conntrack_max")?;
+    let used = 100.0 * count / limit.max(1.0);
     let counts = counts(host);
     let lost = counts.clone().and_then(|counts| lost_connections(sample, counts, host.now));
     // Races for NAT ports are in `drop`, too: neither number proves alone that connections are lost for lack of room.
-    let is_full = used >= FULL && lost.as_ref().is_ok_and(|rate| *rate > 0.0);
+    let is_full = used >= FULL_PERCENT && lost.as_ref().is_ok_and(|rate| *rate > 0.0);
     let severity = if is_full { Severity::Critical } else { Severity::Warning };
-    sample.value_at_most("conntrack_use", used, format!("{count} of {most} connections"), severity);
+    sample.value_at_most("conntrack_use", used, format!("{count} of {limit} connections"), severity);
     let ConntrackCounts { drop, early_drop, insert_failed } = counts?;
     sample.rate("conntrack_insert_failures", insert_failed as f64, host.now, format!("{insert_failed} since boot"));
     let detail = format!(

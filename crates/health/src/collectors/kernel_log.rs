@@ -13,7 +13,7 @@ use crate::verdict::Severity;
 use disk_errors::{failing_device, is_harmless, is_of};
 
 /// The first run counts messages of this time before the newest one, in seconds.
-const BEFORE: f64 = 600.0;
+const FIRST_WINDOW_SECONDS: f64 = 600.0;
 
 const SOURCE: &str = "the kernel's log, by syslog(2)";
 
@@ -55,7 +55,7 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     }
     // The log's clock may be hours behind the uptime, so the newest message is now.
     let newest = records.iter().filter_map(|record| record.at).fold(0.0, f64::max);
-    let since = *sample.memory.newest_message.get_or_insert(newest - BEFORE);
+    let since = *sample.memory.newest_message.get_or_insert(newest - FIRST_WINDOW_SECONDS);
     let new = records.iter().filter(|record| record.at.is_some_and(|at| at > since));
     let texts: Vec<&str> = new.map(|record| record.text.as_str()).collect();
     disk_errors(host, sample, &texts);

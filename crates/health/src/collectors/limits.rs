@@ -41,10 +41,10 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
 fn open_files(host: &Host) -> Result<(f64, String), Gap> {
     let text = host.proc("sys/fs/file-nr")?;
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [open, _, most] = numbers.as_slice() else {
+    let [open, _, limit] = numbers.as_slice() else {
         return Err(Gap::unknown("/proc/sys/fs/file-nr has not three numbers"));
     };
-    Ok((100.0 * open / most.max(1.0), format!("{open} of {most:.0} open files")))
+    Ok((100.0 * open / limit.max(1.0), format!("{open} of {limit:.0} open files")))
 }
 
 fn threads(host: &Host) -> Result<(f64, String), Gap> {
@@ -52,8 +52,8 @@ fn threads(host: &Host) -> Result<(f64, String), Gap> {
     // `0.10 0.20 0.30 2/842 12345`: running and all threads of the host, in every PID namespace.
     let threads = text.split(' ').nth(3).and_then(|word| word.split('/').nth(1)?.parse::<f64>().ok());
     let threads = threads.ok_or_else(|| Gap::unknown("/proc/loadavg has no number of threads"))?;
-    let most = pid_max(host)?.min(host.proc_number("sys/kernel/threads-max")?);
-    Ok((100.0 * threads / most.max(1.0), format!("{threads} of {most} threads")))
+    let limit = pid_max(host)?.min(host.proc_number("sys/kernel/threads-max")?);
+    Ok((100.0 * threads / limit.max(1.0), format!("{threads} of {limit} threads")))
 }
 
 /// The host's bound on processes and threads.

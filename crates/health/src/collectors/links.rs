@@ -60,7 +60,7 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// A signal that sums counters of a link.
-const COUNTED: &[(&str, &[&str])] = &[
+const COUNTERS: &[(&str, &[&str])] = &[
     ("link_flaps", &["carrier_changes"]),
     ("link_errors", &["statistics/rx_errors", "statistics/tx_errors"]),
     ("link_drops", &["statistics/rx_dropped", "statistics/tx_dropped", "statistics/rx_missed_errors"]),
@@ -73,14 +73,14 @@ fn carrier(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let links = host.facts.links()?;
-    for (signal, files) in COUNTED {
+    for (signal, files) in COUNTERS {
         let mut worst: Option<(f64, String)> = None;
         let mut gap = Gap::unknown("no link has this counter");
         for link in links {
             let total: Result<f64, Gap> =
                 files.iter().map(|file| host.sys_number(&format!("class/net/{}/{file}", link.name))).sum();
             match total.and_then(|total| sample.per_minute(&format!("{signal} {}", link.name), total, host.now)) {
-                Ok(rate) if worst.as_ref().is_none_or(|(most, _)| rate > *most) => {
+                Ok(rate) if worst.as_ref().is_none_or(|(highest, _)| rate > *highest) => {
                     worst = Some((rate, link.name.clone()));
                 }
                 Ok(_) => {}

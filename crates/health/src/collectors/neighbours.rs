@@ -38,12 +38,12 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     for (file, family) in [("arp_cache", "ipv4"), ("ndisc_cache", "ipv6")] {
         // Without IPv6 the second is missing.
         let Ok(stat) = host.proc(&format!("net/stat/{file}")) else { continue };
-        let most = host.proc_number(&format!("sys/net/{family}/neigh/default/gc_thresh3"))?;
+        let limit = host.proc_number(&format!("sys/net/{family}/neigh/default/gc_thresh3"))?;
         // Each CPU's row repeats the number of the whole table.
         let rows = stat.lines().skip(1).count().max(1) as f64;
         let entries = sum_hex(&stat, "entries").ok_or_else(|| Gap::unknown("no column entries"))? / rows;
         overflows += sum_hex(&stat, "table_fulls").unwrap_or(0.0);
-        use_of.push((100.0 * entries / most.max(1.0), format!("{family}: {entries} of {most} neighbours")));
+        use_of.push((100.0 * entries / limit.max(1.0), format!("{family}: {entries} of {limit} neighbours")));
     }
     let fullest = use_of.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
     sample.result("neighbour_use", fullest.ok_or_else(|| Gap::unknown("/proc/net/stat has no neighbour table")));

@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 
 /// With fewer segments a minute, a few lost ones would be many per cent.
-const ENOUGH: f64 = 1000.0;
+const MIN_SEGMENTS: f64 = 1000.0;
 
 pub(super) const KIND: Kind = Kind {
     area: Area::Network,
@@ -26,10 +26,11 @@ pub(super) const KIND: Kind = Kind {
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let text = host.proc("net/snmp")?;
     let total = |column| value(&text, "Tcp", column).ok_or_else(|| Gap::unknown(format!("no column {column}")));
-    let (sent, again) = (total("OutSegs")?, total("RetransSegs")?);
-    let (sent, again) = (sample.per_minute("sent", sent, host.now), sample.per_minute("again", again, host.now));
-    let (sent, again) = (sent?, again?);
-    let percent = if sent < ENOUGH { 0.0 } else { 100.0 * again / sent };
-    sample.value("tcp_retransmits", percent, format!("{again:.0} of {sent:.0} segments a minute"));
+    let (sent, retransmitted) = (total("OutSegs")?, total("RetransSegs")?);
+    let (sent, retransmitted) =
+        (sample.per_minute("sent", sent, host.now), sample.per_minute("again", retransmitted, host.now));
+    let (sent, retransmitted) = (sent?, retransmitted?);
+    let percent = if sent < MIN_SEGMENTS { 0.0 } else { 100.0 * retransmitted / sent };
+    sample.value("tcp_retransmits", percent, format!("{retransmitted:.0} of {sent:.0} segments a minute"));
     Ok(())
 }

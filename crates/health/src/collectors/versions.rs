@@ -8,10 +8,10 @@ use crate::facts::InstalledPlugin;
 use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 
-const WHY: &str = "A problem that only some nodes have is often one of a version.";
+const REASON: &str = "A problem that only some nodes have is often one of a version.";
 
 const fn version(name: &'static str, source: &'static str) -> Signal {
-    Signal { name, unit: Unit::Text, source, why: WHY, remedy: "-" }
+    Signal { name, unit: Unit::Text, source, why: REASON, remedy: "-" }
 }
 
 pub(super) const KIND: Kind = Kind {
@@ -30,7 +30,7 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// Bytes that are compared at a time.
-const PIECE: u64 = 64 * 1024;
+const CHUNK_BYTES: u64 = 64 * 1024;
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let facts = &host.facts;
@@ -68,8 +68,8 @@ fn is_shipped(plugin: &InstalledPlugin) -> io::Result<bool> {
     loop {
         one.clear();
         other.clear();
-        shipped.by_ref().take(PIECE).read_to_end(&mut one)?;
-        installed.by_ref().take(PIECE).read_to_end(&mut other)?;
+        shipped.by_ref().take(CHUNK_BYTES).read_to_end(&mut one)?;
+        installed.by_ref().take(CHUNK_BYTES).read_to_end(&mut other)?;
         if one != other || one.is_empty() {
             return Ok(one == other);
         }

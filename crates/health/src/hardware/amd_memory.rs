@@ -31,7 +31,7 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 /// What a count grows by when registers are read that are all ones.
-const NONSENSE: f64 = 1_048_560.0;
+const INVALID_GROWTH: f64 = 1_048_560.0;
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let found = Inventory::of(host, &mut sample.memory.functions)?;
@@ -41,7 +41,7 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     }
     let awake: Vec<&Gpu> = amd.into_iter().filter(|gpu| is_awake(host, gpu.address)).collect();
     let counts = awake.iter().filter_map(|gpu| Some((gpu.address, uncorrected(host, gpu)?)));
-    let counts: Vec<_> = counts.filter(|(_, count)| count % NONSENSE != 0.0 || *count == 0.0).collect();
+    let counts: Vec<_> = counts.filter(|(_, count)| count % INVALID_GROWTH != 0.0 || *count == 0.0).collect();
     if counts.is_empty() {
         return Err(Gap::absent("no GPU that is awake counts memory errors"));
     }

@@ -23,7 +23,7 @@ pub(crate) const KIND: Kind = Kind {
 const FOLDER: &str = "devices/system/cpu/cpufreq";
 
 /// `schedutil` follows the load without delay where the driver is cppc or amd-pstate.
-const FAST: &[&str] = &["performance", "schedutil"];
+const FAST_GOVERNORS: &[&str] = &["performance", "schedutil"];
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     Inventory::of(host, &mut sample.memory.functions)?;
@@ -34,7 +34,8 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     if governors.is_empty() {
         return Err(Gap::absent("this kernel does not set the frequency of processors"));
     }
-    let slow: Vec<&str> = governors.iter().map(|text| text.trim()).filter(|name| !FAST.contains(name)).collect();
+    let slow: Vec<&str> =
+        governors.iter().map(|text| text.trim()).filter(|name| !FAST_GOVERNORS.contains(name)).collect();
     let first =
         slow.first().map_or_else(String::new, |name| format!("{name} on {} of {}", slow.len(), governors.len()));
     sample.value("slow_governors", slow.len() as f64, first);

@@ -96,6 +96,6 @@ fn is_lost(host: &Host, gpu: &Gpu) -> bool {
 /// The speed falls while a GPU is idle, the width does not.
 fn narrow_link(host: &Host, gpu: &Gpu) -> Option<FaultyDevice> {
     let width = |name: &str| host.sys_number(&file(gpu.address, name)).ok();
-    let (now, most) = (width("current_link_width")?, width("max_link_width")?);
-    (now > 0.0 && now < most).then(|| FaultyDevice::new(gpu.address, format!("{now} of {most} lanes")))
+    let (now, max_width) = (width("current_link_width")?, width("max_link_width")?);
+    (now > 0.0 && now < max_width).then(|| FaultyDevice::new(gpu.address, format!("{now} of {max_width} lanes")))
 }

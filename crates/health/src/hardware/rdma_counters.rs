@@ -32,7 +32,7 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 /// Links come and go while the cloud agent configures them. Seconds since boot; oci-hpc uses the same.
-const SETTLED: f64 = 1800.0;
+const LINK_SETTLING_SECONDS: f64 = 1800.0;
 
 const ERRORS: &[&str] = &["local_ack_timeout_err", "rx_icrc_encapsulated"];
 
@@ -44,7 +44,7 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
         return Err(Gap::absent(format!("no RDMA function of {} is on the list of this node", found.shape)));
     }
     let uptime = host.proc("uptime")?.split(' ').next().and_then(|word| word.parse::<f64>().ok());
-    if uptime.is_some_and(|uptime| uptime < SETTLED) {
+    if uptime.is_some_and(|uptime| uptime < LINK_SETTLING_SECONDS) {
         sample.gap("rdma_flaps", Gap::absent("not judged in the first 30 minutes after boot"));
     } else {
         worst(host, sample, "rdma_flaps", &ports, |port| {

@@ -73,7 +73,7 @@ struct Request<'a> {
 
 impl Request<'_> {
     /// The answer, of which at most so many bytes are read, all of it before the deadline.
-    fn send(&self, deadline: Duration, most: u64) -> io::Result<Answer> {
+    fn send(&self, deadline: Duration, max_bytes: u64) -> io::Result<Answer> {
         let Self { address, path, headers } = self;
         let begun = Instant::now();
         let mut stream = TcpStream::connect_timeout(address, deadline)?;
@@ -82,7 +82,7 @@ impl Request<'_> {
         stream.write_all(request.as_bytes())?;
         let mut bytes = Vec::new();
         let mut piece = [0; 16 << 10];
-        while (bytes.len() as u64) < most {
+        while (bytes.len() as u64) < max_bytes {
             let left = deadline.saturating_sub(begun.elapsed());
             // A time of 0 would mean none.
             stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;

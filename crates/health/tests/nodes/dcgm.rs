@@ -173,7 +173,7 @@ fn kernel_outranks_the_exporter() {
 }
 
 #[test]
-fn exporter_that_is_off_or_of_no_use_is_not_asked() {
+fn exporter_that_is_off_or_of_no_use_is_not_read() {
     let detail = |mut node: Node| state(&node.sample(), SIGNALS[0]).detail;
     assert_eq!(detail(Node::h100()), "DCGM_METRICS is off");
     let mut amd = Node::mi300x();

@@ -52,11 +52,11 @@ fn at(begun: Instant, seconds: u64) -> Now {
 }
 
 /// Steps at one time until a result is as wanted.
-fn until(engine: &mut Engine, now: Now, wanted: impl Fn(&Report) -> bool) {
+fn until(engine: &mut Engine, now: Now, is_reached: impl Fn(&Report) -> bool) {
     let begun = Instant::now();
     loop {
         engine.step(now, Facts::default);
-        if wanted(&engine.report()) {
+        if is_reached(&engine.report()) {
             return;
         }
         assert!(begun.elapsed() < Duration::from_secs(180), "{:#?}", engine.report());

@@ -55,7 +55,7 @@ const NVME_ERRORS: &[&str] = &[
 ];
 
 /// Other messages that name their device.
-const OTHERS: &[&str] = &[
+const OTHER_ERRORS: &[&str] = &[
     "buffer i/o error on dev",
     "due to i/o error on",
     "aborting journal on device",
@@ -86,7 +86,7 @@ pub(super) fn failing_device(message: &str) -> Option<String> {
         named && (is_in(FILE_SYSTEM_ERRORS) || is_in(LEVELS))
     };
     let is_nvme = || text.starts_with("nvme") && is_in(NVME_ERRORS);
-    let is_failure = (is_block() || is_file_system() || is_nvme() || is_in(OTHERS)) && !is_in(HARMLESS);
+    let is_failure = (is_block() || is_file_system() || is_nvme() || is_in(OTHER_ERRORS)) && !is_in(HARMLESS);
     // The sense data of a SCSI disk; the block layer's line about the same request counts.
     let is_detail = text.contains("sense key") || text.starts_with("btrfs info") && !text.contains("forced readonly");
     (is_failure && !is_detail).then(|| device(&text).unwrap_or_default().to_owned())

@@ -4,13 +4,13 @@ use super::{Advice, Effect, FaultLevel, Finding, MAX_REMEMBERED, Reader, Subsyst
 use crate::kernel_log::Record;
 
 /// Links come and go while a machine boots and the cloud agent configures them (oci-hpc uses the same).
-const SETTLED: f64 = 1800.0;
+const LINK_SETTLING_SECONDS: f64 = 1800.0;
 
 /// A change of the adapter's mode takes its links down within this time, in seconds.
 const MODE_CHANGE: f64 = 30.0;
 
 /// Words of the driver about an adapter that works no more.
-const DEAD: &[&str] = &[
+const FAILURE_WORDS: &[&str] = &[
     "handling bad device here",
     "Fatal error",
     "reached miss count",
@@ -56,7 +56,7 @@ impl Reader {
     fn is_quiet(&self, device: Option<&str>, at: Option<f64>) -> bool {
         let changed = device.and_then(|device| self.mode_changes.get(&device.parse().ok()?));
         let after_change = |at: f64| changed.is_some_and(|changed| (0.0..MODE_CHANGE).contains(&(at - changed)));
-        at.is_some_and(|at| at < SETTLED || after_change(at))
+        at.is_some_and(|at| at < LINK_SETTLING_SECONDS || after_change(at))
     }
 }
 
@@ -75,7 +75,7 @@ fn judge(message: &str) -> Option<Finding> {
         warning("PCIE_LIMITED", Advice::NodeReboot)
     } else if message.contains(" timeout. Will cause a leak of a command resource") {
         fatal("MLX5_CMD_TIMEOUT")
-    } else if DEAD.iter().any(|words| message.contains(words)) {
+    } else if FAILURE_WORDS.iter().any(|words| message.contains(words)) {
         fatal("MLX5_FATAL")
     } else if message.contains("High temperature on sensors") {
         warning("MLX5_HIGH_TEMP", Advice::Investigate)
