@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use hyper::Uri;
 
-use crate::connection::ends::{Source, is_name};
+use crate::ends::{Source, is_name};
 
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing; `nettest` creates a
 /// NetworkTest and deletes it.

@@ -9,7 +9,6 @@
 
 pub(crate) mod backends;
 pub(crate) mod conclusion;
-pub(crate) mod ends;
 pub(crate) mod facts;
 #[cfg(test)]
 mod golden;

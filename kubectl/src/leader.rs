@@ -15,6 +15,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -35,6 +36,16 @@ const EXPLAINING: Duration = Duration::from_secs(2);
 const CHANGING: Duration = Duration::from_secs(2);
 /// The longest answer: 10,000 nodes with the longest summary are 45 MB.
 const LONGEST: usize = 256 << 20;
+
+/// Who answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Source {
+    /// The controller's leader, with what agents measure.
+    Leader,
+    /// The API server, with conditions alone.
+    ApiServer,
+}
 
 /// Asks the leader.
 pub(crate) async fn get<T: DeserializeOwned>(cluster: &Cluster, path: &str) -> anyhow::Result<T> {

@@ -16,6 +16,7 @@ mod causes;
 mod cluster;
 mod commands;
 mod connection;
+mod ends;
 mod failure;
 #[cfg(test)]
 mod golden;
@@ -23,6 +24,7 @@ mod interrupts;
 mod kubeconfig;
 mod leader;
 mod nodes;
+mod probe_spec;
 mod proxy;
 pub mod run;
 mod selection;

@@ -15,8 +15,9 @@ use vcn::printable;
 use crate::args::{Args, Command, Format, NetTestArgs};
 use crate::cluster::Cluster;
 use crate::commands::{connection, explain, gpus, nettest, node, status, vnics};
-use crate::connection::ends::{Source, Target};
+use crate::ends::{Source, Target};
 use crate::failure;
+use crate::probe_spec;
 use crate::table::paint;
 
 /// For a command with all its requests: more than a network test takes.
@@ -102,7 +103,7 @@ async fn network_test(cluster: &Cluster, args: &NetTestArgs) -> anyhow::Result<E
         (Err(why), _) | (_, Err(why)) => return Ok(failed(&anyhow!(why), Exit::Usage)),
     };
     if let (Source::Node(_), Target::Other(_)) = (&from, &to) {
-        return match nettest::object(args) {
+        return match probe_spec::object(args) {
             Ok(test) => match nettest::run(cluster, args, test).await {
                 Ok(result) => print(&result, args.output.format),
                 Err(error) => Ok(failed(&error, nettest::exit_of(&error))),

@@ -6,10 +6,10 @@ use serde::Serialize;
 use crate::args::NetTestArgs;
 use crate::cluster::Cluster;
 use crate::connection::conclusion::{Conclusion, Label, ProbeResult, ProbeSource, conclude};
-use crate::connection::ends::{Source, Target};
 use crate::connection::facts::{Facts, Finding, facts};
 use crate::connection::policies::Port;
 use crate::connection::{probes, read};
+use crate::ends::{Source, Target};
 use crate::run::{Answer, Exit, Style};
 
 #[derive(Debug, Serialize)]

@@ -11,7 +11,8 @@ use serde::Serialize;
 use crate::args::GpusArgs;
 use crate::catalog::{self, AGENT_SILENT};
 use crate::cluster::Cluster;
-use crate::commands::status::{self, Counts, Source, Status};
+use crate::commands::status::{self, Counts, Status};
+use crate::leader::Source;
 use crate::run::{Answer, Exit, Style};
 use crate::table::{count, cut, or_dash, since};
 

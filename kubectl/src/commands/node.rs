@@ -12,10 +12,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::commands::status::Source;
 use crate::commands::vnics::{self, Vnics};
 use crate::failure::words;
-use crate::leader;
+use crate::leader::{self, Source};
 use crate::nodes::{self, Condition, Versions};
 use crate::run::{Answer, Exit, Style};
 use crate::table::{or_dash, since};

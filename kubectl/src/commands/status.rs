@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::commands::node::finding::blocks_pods;
 use crate::commands::vnics::{self, Vnics};
 use crate::failure::words;
-use crate::leader;
+use crate::leader::{self, Source};
 use crate::nodes;
 use crate::run::{Answer, Exit, Style};
 use crate::selection::{SelectedNodes, selected};
@@ -43,16 +43,6 @@ pub(crate) struct Status {
     /// VnicAttachments, if the leader did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vnics: Option<Vnics>,
-}
-
-/// Who answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Source {
-    /// The controller's leader, with what agents measure.
-    Leader,
-    /// The API server, with conditions alone.
-    ApiServer,
 }
 
 /// How many nodes have which state.

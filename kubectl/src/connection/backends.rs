@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::ends::ObjectName;
+use crate::ends::ObjectName;
 
 /// The most endpoints that are read.
 pub(crate) const ENDPOINTS_MAX: usize = 1_000;

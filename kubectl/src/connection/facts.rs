@@ -8,9 +8,9 @@ use serde::Serialize;
 use vcn::words;
 
 use super::backends::Backend;
-use super::ends::{ObjectName, Source, Target};
 use super::objects::{Objects, is_in_host_network, node_of, why_not_ready};
 use super::policies::Port;
+use crate::ends::{ObjectName, Source, Target};
 
 /// The largest number of objects that a message names.
 const NAMED: usize = 3;

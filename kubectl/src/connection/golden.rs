@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::conclusion::ProbeResult;
-use super::ends::{Source, Target};
 use super::facts::Fact;
 use super::objects::{Objects, OtherPolicies};
 use super::policies::Port;
 use crate::commands::connection::ConnectionResult;
+use crate::ends::{Source, Target};
 use crate::run::{Answer, Style};
 
 #[derive(Debug, Deserialize)]

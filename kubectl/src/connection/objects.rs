@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
-use super::ends::ObjectName;
+use crate::ends::ObjectName;
 
 /// The objects that were read.
 #[derive(Clone, Debug, Default)]

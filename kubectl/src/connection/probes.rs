@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::backends::{Backend, protocol_of};
 use super::conclusion::{Outcome, ProbeResult, ProbeSource, ProbeTarget};
-use super::ends::{ObjectName, Source, Target};
 use super::facts::{Facts, is_pod_network};
 use super::objects::{Objects, is_in_host_network, name_of, node_of};
 use crate::args::NetTestArgs;
 use crate::cluster::Cluster;
-use crate::commands::nettest::{at_node, described, object};
+use crate::ends::{ObjectName, Source, Target};
 use crate::failure::words;
+use crate::probe_spec::{at_node, described, object};
 use crate::test_runs;
 
 /// The most endpoints that are probed: the targets of a NetworkTest.

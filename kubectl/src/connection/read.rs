@@ -14,8 +14,8 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind, Selector};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
-use super::ends::{ObjectName, Source, Target};
 use super::objects::{Objects, OtherPolicies, is_in_host_network, node_of};
+use crate::ends::{ObjectName, Source, Target};
 
 /// The label of a slice with the name of its Service.
 const OF_SERVICE: &str = "kubernetes.io/service-name";

@@ -8,9 +8,9 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use super::{Fact, Facts, NAMED, Weight};
 use crate::connection::backends::{Backend, protocol_of};
-use crate::connection::ends::{ObjectName, Target};
 use crate::connection::objects::{Objects, name_of, node_of};
 use crate::connection::policies::{Direction, Party, Port, denying, selecting};
+use crate::ends::{ObjectName, Target};
 
 /// The port of the cluster's DNS.
 const DNS_PORT: u16 = 53;

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{Pod, Service, ServicePort};
 
 use super::{Fact, Facts, NAMED, Weight};
 use crate::connection::backends::{Backend, backends, has_target_port, port_of, ports_of, shown, target_port};
-use crate::connection::ends::ObjectName;
 use crate::connection::objects::{Objects, name_of, why_not_ready};
+use crate::ends::ObjectName;
 use crate::table::count;
 
 impl Facts {
