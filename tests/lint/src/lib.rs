@@ -14,6 +14,7 @@
 //!                                 ├─▶ ignored      who runs a test that is ignored
 //!                                 ├─▶ tuples       no parameter is a tuple
 //!                                 ├─▶ type_names   no name of a type in prose
+//!                                 ├─▶ names        no adverbs as names, in cleaned places
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 └─▶ words        plain words in strings, comments and documents
 //! ```
@@ -30,6 +31,7 @@ pub mod linkage;
 pub mod links;
 pub mod manifests;
 pub mod modules;
+pub mod names;
 pub mod portable;
 pub mod source;
 pub mod tree;
@@ -70,6 +72,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(ignored::check(&tree));
     findings.extend(tuples::check(&tree));
     findings.extend(type_names::check(&tree));
+    findings.extend(names::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(words::check(&root, &tree)?);
 
