@@ -7,6 +7,7 @@ mod cloud_agent;
 mod conntrack;
 mod disk;
 mod fabric_manager;
+pub(crate) mod hardware;
 mod hpc_plugins;
 mod identity;
 mod kernel_log;
@@ -29,7 +30,6 @@ mod vnics;
 
 use crate::collector::Kind;
 use crate::controller_signals::CONTROLLER_SIGNALS;
-use crate::hardware;
 use crate::signal::{Area, Signal, Unit};
 
 /// How many rules of the file are not valid; measured by the engine.

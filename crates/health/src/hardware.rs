@@ -5,26 +5,13 @@
 //!   /sys/bus/pci ─▶ inventory, with the table of shapes ─▶ a collector per question
 //! ```
 //!
-//! Nothing here makes a device worse by reading: the configuration space only of devices that are awake, counters only of
-//! functions on the shape's list.
+//! The collectors are in `collectors/hardware`.
 
 pub mod dcgm;
 pub mod device;
 pub mod events;
 pub(crate) mod inventory;
 pub mod messages;
+pub(crate) mod nvidia_driver;
 pub mod pci;
 pub mod shapes;
-
-pub(crate) mod adapter_health;
-pub(crate) mod amd_memory;
-pub(crate) mod governor;
-pub(crate) mod gpu_driver;
-pub(crate) mod gpus;
-pub(crate) mod local_disks;
-pub(crate) mod memory_errors;
-pub(crate) mod message_faults;
-pub(crate) mod nvidia_driver;
-pub(crate) mod pcie_errors;
-pub(crate) mod rdma_counters;
-pub(crate) mod rdma_ports;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::check::Check;
 use crate::collectors;
-use crate::hardware::message_faults;
+use crate::collectors::hardware::message_faults;
 use crate::report::{Report, SignalState};
 use crate::signal::Area;
 use crate::verdict::Verdict;

@@ -6,11 +6,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use crate::hardware::pci::PciAddress;
 
 /// Result of a health watch: 0 passes, 10 warns, 20 fails (`dcgmHealthWatchResults_t`).
-pub(super) const HEALTH: &str = "DCGM_EXP_GPU_HEALTH_STATUS";
+pub(crate) const HEALTH: &str = "DCGM_EXP_GPU_HEALTH_STATUS";
 /// 1 where rows of the memory could not be remapped.
-pub(super) const REMAP_FAILURE: &str = "DCGM_FI_DEV_ROW_REMAP_FAILURE";
+pub(crate) const REMAP_FAILURE: &str = "DCGM_FI_DEV_ROW_REMAP_FAILURE";
 /// Why clocks are low, as bits; the first name is that of DCGM 4.
-pub(super) const CLOCK_REASONS: [&str; 2] = ["DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"];
+pub(crate) const CLOCK_REASONS: [&str; 2] = ["DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"];
 
 /// From here on a number stands for a value that DCGM does not have (`DCGM_INT32_BLANK`; the others are larger).
 const BLANK: f64 = 2_147_483_632.0;
@@ -26,38 +26,38 @@ const MAX_WATCH: usize = 60;
 
 /// The readings of a page, by GPU.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Page {
-    pub(super) gpus: BTreeMap<Identity, GpuPage>,
+pub(crate) struct Page {
+    pub(crate) gpus: BTreeMap<Identity, GpuPage>,
 }
 
 /// How a page names a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// Such as `GPU-5a0d…`; empty where it has none.
-    pub(super) uuid: String,
-    pub(super) address: Option<PciAddress>,
+    pub(crate) uuid: String,
+    pub(crate) address: Option<PciAddress>,
 }
 
 /// The readings of one GPU.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct GpuPage {
+pub(crate) struct GpuPage {
     /// Of all its lines: it changes while the exporter measures.
-    pub(super) hash: u64,
-    pub(super) readings: Vec<Reading>,
+    pub(crate) hash: u64,
+    pub(crate) readings: Vec<Reading>,
 }
 
 /// A value of interest.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reading {
-    pub(super) metric: &'static str,
-    pub(super) value: f64,
+pub(crate) struct Reading {
+    pub(crate) metric: &'static str,
+    pub(crate) value: f64,
     /// The health watch, such as `PCIE`, and its error.
-    pub(super) watch: String,
+    pub(crate) watch: String,
 }
 
 impl Page {
     /// Reads one; lines that are not of a GPU, or not in the format, are left out.
-    pub(super) fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let mut page = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             page.add(line);

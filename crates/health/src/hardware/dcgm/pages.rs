@@ -32,16 +32,16 @@ struct Age {
 }
 
 /// A signal.
-pub(super) struct Watched {
-    pub(super) signal: &'static str,
-    pub(super) metrics: &'static [&'static str],
+pub(crate) struct Watched {
+    pub(crate) signal: &'static str,
+    pub(crate) metrics: &'static [&'static str],
     /// What is bad about a reading, if it is.
-    pub(super) bad: fn(&Reading) -> Option<String>,
+    pub(crate) bad: fn(&Reading) -> Option<String>,
 }
 
 impl Pages {
     /// Whether the values of a GPU are of now.
-    pub(super) fn freshness(&mut self, address: PciAddress, hash: u64, now: Instant) -> Result<(), Gap> {
+    pub(crate) fn freshness(&mut self, address: PciAddress, hash: u64, now: Instant) -> Result<(), Gap> {
         let age = self.ages.entry(address).or_insert(Age { hash, seen: now, changed: None });
         if age.hash != hash {
             *age = Age { hash, seen: now, changed: Some(now) };
@@ -54,7 +54,7 @@ impl Pages {
     }
 
     /// Counts the GPUs of which a reading is bad.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &mut self,
         watched: &Watched,
         page: &BTreeMap<PciAddress, GpuPage>,

@@ -1,7 +1,7 @@
 //! How many of the shape's local disks there are.
 
-use super::shapes::Shape;
 use crate::collector::{FIVE_MINUTES, Kind, NO_PRIVILEGE, Sample};
+use crate::hardware::shapes::Shape;
 use crate::host::{Host, names};
 use crate::signal::{Area, Gap, Signal, Unit};
 

@@ -1,10 +1,10 @@
 //! Whether the driver has each GPU that the bus shows. A read of the driver's files may hang while a GPU is lost, so this is a
 //! collector of its own.
 
-use super::device::{Device, FaultyDevice};
-use super::inventory::{AMD, Gpu, Inventory, NVIDIA, driver};
-use super::nvidia_driver::{self, GPUS};
 use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
+use crate::hardware::device::{Device, FaultyDevice};
+use crate::hardware::inventory::{AMD, Gpu, Inventory, NVIDIA, driver};
+use crate::hardware::nvidia_driver::{self, GPUS};
 use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 

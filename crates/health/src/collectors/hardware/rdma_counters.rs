@@ -1,9 +1,10 @@
 //! Rates of RDMA ports: only of functions whose address is on the shape's list. On others (the management of NVSwitches)
 //! reading counters fails and floods the kernel's log. The older `counters` are not read: several stop at 255.
 
-use super::device::FaultyDevice;
-use super::inventory::{Adapter, Inventory, file};
 use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
+use crate::hardware::device::FaultyDevice;
+use crate::hardware::inventory::{Adapter, Inventory, file};
+use crate::hardware::shapes::RdmaRow;
 use crate::host::{Host, names};
 use crate::signal::{Area, Gap, Signal, Unit};
 
@@ -38,7 +39,7 @@ const ERRORS: &[&str] = &["local_ack_timeout_err", "rx_icrc_encapsulated"];
 
 fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let found = Inventory::of(host, &mut sample.memory.functions)?;
-    let listed = found.row.and_then(|row| row.rdma.as_ref()).map(super::shapes::RdmaRow::functions).unwrap_or_default();
+    let listed = found.row.and_then(|row| row.rdma.as_ref()).map(RdmaRow::functions).unwrap_or_default();
     let ports: Vec<&Adapter> = found.rdma()?.into_iter().filter(|port| listed.contains(&port.address)).collect();
     if ports.is_empty() {
         return Err(Gap::absent(format!("no RDMA function of {} is on the list of this node", found.shape)));

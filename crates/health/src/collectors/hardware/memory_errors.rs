@@ -1,7 +1,7 @@
 //! Errors of the host's memory, as the kernel's EDAC drivers count them since boot.
 
-use super::device::FaultyDevice;
 use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
+use crate::hardware::device::FaultyDevice;
 use crate::host::{Host, names};
 use crate::signal::{Area, Gap, Signal, Unit};
 

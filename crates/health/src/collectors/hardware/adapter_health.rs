@@ -1,9 +1,9 @@
 //! What the drivers of RDMA adapters report about their firmware, by devlink.
 
-use super::device::FaultyDevice;
-use super::inventory::{Adapter, Inventory};
-use super::pci::PciAddress;
 use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
+use crate::hardware::device::FaultyDevice;
+use crate::hardware::inventory::{Adapter, Inventory};
+use crate::hardware::pci::PciAddress;
 use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 

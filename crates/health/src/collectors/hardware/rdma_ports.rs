@@ -1,9 +1,9 @@
 //! Ports of the RDMA network: only those on the shape's list. A second port of the front end is down by design.
 
-use super::device::{Device, FaultyDevice};
-use super::inventory::{Adapter, Inventory, file, numa};
-use super::shapes::RdmaRow;
 use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
+use crate::hardware::device::{Device, FaultyDevice};
+use crate::hardware::inventory::{Adapter, Inventory, file, numa};
+use crate::hardware::shapes::RdmaRow;
 use crate::host::{Host, names};
 use crate::signal::{Area, Gap, Signal, Unit};
 

@@ -1,10 +1,10 @@
 //! Errors of PCI Express at accelerators, and at the ports that they are behind. The kernel's log has at most ten of them in five
 //! seconds; these counts have all.
 
-use super::device::FaultyDevice;
-use super::inventory::{Inventory, file, parent};
-use super::pci::PciAddress;
 use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
+use crate::hardware::device::FaultyDevice;
+use crate::hardware::inventory::{Inventory, file, parent};
+use crate::hardware::pci::PciAddress;
 use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 

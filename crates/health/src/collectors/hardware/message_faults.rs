@@ -2,13 +2,13 @@
 
 use std::io;
 
-use super::device::{Device, FaultyDevice, millis};
-use super::events::file::{EVENTS_FILE, HOST_EVENTS_FILE};
-use super::events::{Events, Problem};
-use super::inventory::{Inventory, parent};
-use super::messages::{Advice, FaultLevel, Subsystem};
-use super::pci::PciAddress;
 use crate::collector::{Kind, MINUTE, Sample};
+use crate::hardware::device::{Device, FaultyDevice, millis};
+use crate::hardware::events::file::{EVENTS_FILE, HOST_EVENTS_FILE};
+use crate::hardware::events::{Events, Problem};
+use crate::hardware::inventory::{Inventory, parent};
+use crate::hardware::messages::{Advice, FaultLevel, Subsystem};
+use crate::hardware::pci::PciAddress;
 use crate::host::Host;
 use crate::kernel_log::records;
 use crate::signal::{Area, Gap, Signal, Unit};

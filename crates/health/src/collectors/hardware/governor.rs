@@ -1,7 +1,7 @@
 //! The processors' frequency governor on nodes with accelerators.
 
-use super::inventory::Inventory;
 use crate::collector::{FIVE_MINUTES, Kind, NO_PRIVILEGE, Sample};
+use crate::hardware::inventory::Inventory;
 use crate::host::{Host, names};
 use crate::signal::{Area, Gap, Signal, Unit};
 

@@ -1,8 +1,8 @@
 //! GPUs on the bus: how many there are, and whether they answer.
 
-use super::device::{Device, FaultyDevice};
-use super::inventory::{Gpu, Inventory, file, is_awake, numa};
 use crate::collector::{Kind, MINUTE, NO_PRIVILEGE, Sample};
+use crate::hardware::device::{Device, FaultyDevice};
+use crate::hardware::inventory::{Gpu, Inventory, file, is_awake, numa};
 use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 

@@ -1,8 +1,8 @@
 //! Memory of AMD's GPUs. Reading these files while a GPU sleeps adds errors to its counts, so only those that are awake are read.
 
-use super::device::FaultyDevice;
-use super::inventory::{AMD, Gpu, Inventory, file, is_awake};
 use crate::collector::{FIVE_MINUTES, Kind, NO_PRIVILEGE, Sample};
+use crate::hardware::device::FaultyDevice;
+use crate::hardware::inventory::{AMD, Gpu, Inventory, file, is_awake};
 use crate::host::Host;
 use crate::signal::{Area, Gap, Signal, Unit};
 
