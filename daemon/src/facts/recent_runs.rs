@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use telemetry::VerbRecord;
 
 /// How many of each are kept; a record has some 500 bytes.
-const KEPT: usize = 64;
+const RUNS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub struct RecentRuns {
@@ -22,11 +22,11 @@ struct Runs {
 impl RecentRuns {
     pub fn note(&self, record: &VerbRecord) {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = if record.code == 0 { &mut runs.successes } else { &mut runs.failures };
-        if kept.len() == KEPT {
-            kept.pop_front();
+        let list = if record.code == 0 { &mut runs.successes } else { &mut runs.failures };
+        if list.len() == RUNS_MAX {
+            list.pop_front();
         }
-        kept.push_back(record.clone());
+        list.push_back(record.clone());
     }
 
     /// The kept runs, oldest first.
@@ -49,6 +49,6 @@ mod tests {
             recent.note(&VerbRecord { unix_millis, code: u32::from(unix_millis == 3), ..VerbRecord::default() });
         }
         let runs = recent.runs();
-        assert_eq!((runs.len(), runs[0].unix_millis, runs[0].code), (KEPT + 1, 3, 1));
+        assert_eq!((runs.len(), runs[0].unix_millis, runs[0].code), (RUNS_MAX + 1, 3, 1));
     }
 }
