@@ -2,6 +2,7 @@
 //! of the configuration file (see [`resident::config`]).
 
 pub(crate) mod dcgm_metrics;
+mod tunable_keys;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use resident::logging::chain;
 use vcn::IfName;
 
 use dcgm_metrics::DcgmMetrics;
+pub use tunable_keys::TunableKeys;
 
 /// Runs on each node: configures secondary VNICs, publishes pod addresses, installs the CNI plugin and reports. Pods start
 /// and stop while it is down.
@@ -208,6 +210,11 @@ pub struct Options {
     /// Where the kernel settings are mounted; /proc/sys of a container is read-only
     #[arg(long, global = true, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR", value_parser = absolute)]
     pub sysctl_root: PathBuf,
+    /// Kernel settings that NodePolicies may name on this node in addition to the table of docs/node-policies.md, with commas between
+    /// them, such as `dev.raid.speed_limit_max`; the agent needs a mount for each. Keys that the agent, the kubelet or a namespace
+    /// of pods owns stay refused
+    #[arg(long, global = true, env = "TUNABLE_KEYS", default_value = "", value_name = "KEYS", value_parser = TunableKeys::parse)]
+    pub tunable_keys: TunableKeys,
     /// The address of /healthz, /readyz and /metrics
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
     pub listen: SocketAddr,

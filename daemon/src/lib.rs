@@ -10,6 +10,7 @@
 //!                                                               └─▶ ReconcileReport ──▶ logs, metrics, readiness, status
 //!   records of plugins ──▶ cni_records ──▶ log lines, metrics ──▶ follow_up (announcements, connections)
 //!   controller ──▶ probes ──▶ packets of network tests
+//!   controller ──▶ node_policy ──▶ kernel settings and links of NodePolicies
 //!   ReconcileReport ──▶ node_events ──▶ Kubernetes Events about the Node
 //!   controller ──TLS──▶ controller_channel ──▶ summary of health signals and conditions
 //!   SIGTERM ──▶ uninstall on delete: the next agent starts, or everything is uninstalled
@@ -28,6 +29,7 @@ pub mod facts;
 mod fixture;
 mod lifecycle;
 pub mod metrics;
+mod node_policy;
 pub mod probes;
 pub mod reconcile;
 mod report;

@@ -40,6 +40,7 @@ use crate::facts::node_facts::NodeFacts;
 use crate::lifecycle::agent::Agent;
 use crate::lifecycle::directories;
 use crate::lifecycle::uninstall_on_delete;
+use crate::node_policy;
 use crate::probes;
 use crate::reconcile::Reconciler;
 use crate::reconcile::kernel_limits;
@@ -145,7 +146,7 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
     let lock = only_agent(&settings.state_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(4)
+        .max_blocking_threads(5)
         .thread_stack_size(1 << 20)
         .build()
         .context("starting the runtime")?;
@@ -216,7 +217,8 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         ended = follow_up::run(agent.clone()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, status_server.clone(), notices_of("port")) => bail!("the port's server ended"),
         () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), node_report_in, notices_of("channel")) => bail!("the channel's server ended"),
-        () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, notices_of("limits")) => bail!("the task that raises limits ended"),
+        () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, agent.policies.named(), notices_of("limits")) => bail!("the task that raises limits ended"),
+        ended = node_policy::run(agent.clone(), notices_of("policies")) => ended.context("applying node policies").map(|()| End::Stopped)?,
         () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => bail!("the metrics' server ended"),
         () = server::serve_socket(socket, status_server) => bail!("the socket's server ended"),
     };

@@ -47,4 +47,7 @@ pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
 pub use settings::{Settings, SettingsError};
 pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals};
-pub use uninstall::{Removal, RemovalStatus, SettingChange, Uninstall, note_settings, on_delete, uninstall};
+pub use uninstall::{
+    PolicyMark, PolicySetting, Removal, RemovalStatus, SettingChange, Uninstall, forget_policy_settings,
+    note_policy_settings, note_settings, on_delete, policy_settings, uninstall,
+};

@@ -18,7 +18,10 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::PathBuf;
 
-pub use kernel_settings::{SettingChange, note_settings};
+pub use kernel_settings::{
+    PolicyMark, PolicySetting, SettingChange, forget_policy_settings, note_policy_settings, note_settings,
+    policy_settings,
+};
 use other_networks::OtherNetworks;
 pub use removal::{Removal, RemovalStatus};
 

@@ -1,7 +1,7 @@
 //! The server: a peer without a trusted key gets no byte of HTTP, and no peer holds a connection for long.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ async fn connection(
         Err(_) => return tracing::debug!(event = "channel.refused", %peer, error = "the handshake took too long"),
     };
     slot.pass(Instant::now());
-    let service = service_fn(move |request| respond(request, handler.clone()));
+    let service = service_fn(move |request| respond(request, peer.ip().to_canonical(), handler.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).keep_alive(false).max_buf_size(HEAD_MAX);
     // A peer that closes early is no failure of this side.
@@ -104,6 +104,7 @@ async fn connection(
 
 async fn respond(
     request: hyper::Request<Incoming>,
+    peer: IpAddr,
     handler: Arc<impl Handler>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
@@ -121,7 +122,8 @@ async fn respond(
     };
     let if_none_match = head.headers.get(IF_NONE_MATCH).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
     let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-    let request = Request { path, if_none_match: if_none_match.clone(), body: has_body.then_some(body) };
+    let body = has_body.then_some(body);
+    let request = Request { path, if_none_match: if_none_match.clone(), body, peer: Some(peer) };
     let mut reply = handler.handle(request).await;
     if reply.status == 200 && reply.etag.is_some() && reply.etag == if_none_match {
         reply = Reply { status: 304, etag: reply.etag, body: Bytes::new() };

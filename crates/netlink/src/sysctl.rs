@@ -46,7 +46,8 @@ impl Sysctls {
             if self.read_cause(key)? == value {
                 return Ok(false);
             }
-            std::fs::write(self.path(key)?, value)?;
+            // Nothing would be written of an empty value, such as a list without entries.
+            std::fs::write(self.path(key)?, if value.is_empty() { "\n" } else { value })?;
             Ok(true)
         };
         write().map_err(|cause| cause.during("write sysctl", key))

@@ -96,6 +96,12 @@ pub const REPORTED_CONDITIONS_FILE: &str = "reported-conditions.json";
 /// The controller's rules of health signals, in the directory that outlives a boot.
 pub const CONTROLLER_RULES_FILE: &str = "controller-rules.json";
 
+/// The settings of the node from NodePolicies, in the directory that outlives a boot.
+pub const NODE_POLICY_FILE: &str = "node-policy.json";
+
+/// An unfinished change of a link by a NodePolicy, in the directory that outlives a boot.
+pub const LINK_JOURNAL_FILE: &str = "link-journal.json";
+
 /// Node-local state of this boot (tmpfs): pools, allocations.
 pub const STATE_DIR: &str = "/run/vcn-native";
 

@@ -11,6 +11,7 @@ use nettest::probe::PROBE_PATH;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
+use tunables::document::POLICY_PATH;
 
 use crate::controller_channel::controller_rules::ControllerRules;
 use crate::facts::condition::{Condition, Reason};
@@ -31,6 +32,7 @@ pub(super) struct Answers {
 
 impl Handler for Answers {
     async fn handle(&self, request: Request) -> Reply {
+        self.status_server.agent.policies.contact.note(request.peer, Instant::now());
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         match path {
             SUMMARY_PATH => {
@@ -52,16 +54,36 @@ impl Handler for Answers {
                     }
                 },
             },
+            POLICY_PATH => match request.body {
+                None => body(&self.status_server.agent.policies.answer()),
+                Some(text) => self.take_policies(&text).await,
+            },
             PROBE_PATH => {
                 let (status, body) = self.probes.answer(&request.body.unwrap_or_default()).await;
                 Reply { status, ..Reply::ok(body) }
             }
-            _ => Reply::text(404, "not found; this agent knows /v1/summary, /v1/node, /v1/rules and /v1/probe\n"),
+            _ => Reply::text(
+                404,
+                "not found; this agent knows /v1/summary, /v1/node, /v1/rules, /v1/policy and /v1/probe\n",
+            ),
         }
     }
 }
 
 impl Answers {
+    async fn take_policies(&self, text: &[u8]) -> Reply {
+        let agent = &self.status_server.agent;
+        let instance = agent.facts.borrow().instance.value.as_ref().map(|instance| instance.id.to_string());
+        match agent.policies.receive(text, instance).await {
+            Ok(answer) => body(&answer),
+            Err(error) => {
+                let (status, text) = error.answer();
+                tracing::warn!(event = "policy.refused", error = text.trim_end(), "the earlier settings stay");
+                Reply::text(status, &text)
+            }
+        }
+    }
+
     fn summary(&self) -> Summary {
         let Status { readiness, instance, .. } = self.status_server.current_status();
         let (instance, shape) = instance.map(|it| (it.id.to_string(), it.shape)).unzip();
@@ -73,6 +95,7 @@ impl Answers {
             agent: env!("CARGO_PKG_VERSION").to_owned(),
             boot_id: Some(self.status_server.agent.boot.as_str().to_owned()),
             started_unix_millis: Some(self.status_server.agent.started_unix_millis),
+            node_policy: Some(self.status_server.agent.policies.summary()),
             ready: readiness.ready,
             checks: readiness.conditions.iter().map(check).collect(),
             ..Summary::default()

@@ -13,6 +13,7 @@ use crate::facts::recent_runs::RecentRuns;
 use crate::facts::reconcile_report::unix_millis;
 use crate::facts::reconcile_report::{CompletedReconcile, ReconcileReport};
 use crate::metrics::Metrics;
+use crate::node_policy::NodePolicies;
 use crate::settings::Settings;
 
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Agent {
     pub plugin_ran: Notify,
     /// Notified when links come, go or change.
     pub links_changed: Notify,
+    /// Settings from NodePolicies.
+    pub policies: NodePolicies,
     /// Notified when an object of the API server, or the file of the NativePodNetwork, changes.
     pub npn_changed: Arc<Notify>,
 }
@@ -45,9 +48,11 @@ impl Agent {
         reports: watch::Receiver<Option<CompletedReconcile>>,
     ) -> Result<Self, ipam::Error> {
         let (metrics, follow_ups, recent, deleted, plugin_ran, links_changed, npn_changed) = Default::default();
+        let boot = BootId::current()?;
         Ok(Self {
+            policies: NodePolicies::new(&settings.data_dir, &boot),
             settings,
-            boot: BootId::current()?,
+            boot,
             started: Instant::now(),
             started_unix_millis: unix_millis(),
             metrics,
@@ -60,6 +65,12 @@ impl Agent {
             links_changed,
             npn_changed,
         })
+    }
+
+    /// Links came, went or changed.
+    pub(crate) fn note_links(&self) {
+        self.links_changed.notify_one();
+        self.policies.note_links();
     }
 
     pub fn report(&self) -> Option<Arc<ReconcileReport>> {

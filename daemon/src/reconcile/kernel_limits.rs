@@ -2,6 +2,7 @@
 //! not help. Only while the controller asks for this node's health and does not stop repairs: it stops them when too many nodes
 //! repair at once.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -43,19 +44,28 @@ impl RepairGate {
 pub struct KernelLimits {
     sysctls: Sysctls,
     repairs: Repairs,
+    /// Keys that node policies name, with periods: their values are the users' choice.
+    named: Arc<BTreeSet<String>>,
 }
 
 impl KernelLimits {
     /// Those of the settings below a folder.
     pub fn new(sysctl_root: &Path) -> Self {
-        Self { sysctls: Sysctls::new(sysctl_root), repairs: Repairs::default() }
+        Self { sysctls: Sysctls::new(sysctl_root), repairs: Repairs::default(), named: Arc::default() }
+    }
+
+    /// Leaves these settings alone from now on.
+    pub fn leave(&mut self, named: Arc<BTreeSet<String>>) {
+        self.named = named;
     }
 
     /// Raises and restores what is due. The attempts are conditions, which are reported as Events as well.
     pub fn repair(&mut self, report: &Report, is_allowed: bool, now: Instant) -> Vec<Condition> {
         let situation = Situation { report, now, is_allowed, memory: memory() };
-        for Step { limit, mut changes } in self.repairs.plan(situation, |setting| value(&self.sysctls, setting)) {
-            changes.retain(|change| carry_out(&self.sysctls, *change));
+        let is_named = |setting: &str| self.named.contains(&setting.replace('/', "."));
+        let known = |setting: &str| value(&self.sysctls, setting).filter(|_| !is_named(setting));
+        for Step { limit, mut changes } in self.repairs.plan(situation, known) {
+            changes.retain(|change| !is_named(change.setting) && carry_out(&self.sysctls, *change));
             self.repairs.carried_out(Step { limit, changes }, now);
         }
         conditions(&self.repairs)
@@ -67,10 +77,12 @@ pub(crate) async fn run(
     sysctl_root: PathBuf,
     mut signals: watch::Receiver<Report>,
     gate: RepairGate,
+    mut named: watch::Receiver<Arc<BTreeSet<String>>>,
     notices: Notices,
 ) {
     let mut limits = KernelLimits::new(&sysctl_root);
     loop {
+        limits.leave(named.borrow_and_update().clone());
         let report = signals.borrow_and_update().clone().at(unix_millis());
         let now = Instant::now();
         notices.report(limits.repair(&report, gate.is_open(now), now));

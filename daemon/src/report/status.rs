@@ -9,6 +9,7 @@ use crate::facts::condition::{Condition, Reason};
 use crate::facts::node_facts::NodeFacts;
 use crate::facts::reconcile_report::ReconcileReport;
 use crate::facts::source::Source;
+use crate::node_policy::NodePolicies;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,6 +72,16 @@ impl Readiness {
             },
             |report| Self { ready: report.is_ready(), conditions: report.conditions.clone() },
         )
+    }
+
+    /// The same, but not ready before the settings of an earlier agent hold.
+    pub(crate) fn after(mut self, policies: &NodePolicies) -> Self {
+        if !policies.is_started() {
+            self.ready = false;
+            let message = "the settings of node policies are not compared yet";
+            self.conditions.push(Condition::blocking(Reason::Starting, message));
+        }
+        self
     }
 }
 

@@ -145,13 +145,13 @@ impl Wakeups {
                     None => true,
                 };
                 if are_links {
-                    self.agent.links_changed.notify_one();
+                    self.agent.note_links();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }
             touched = self.nft.news(NftWatch::open, NftWatch::touched) => {
                 if touched.is_some() && self.gather(schedule).await {
-                    self.agent.links_changed.notify_one();
+                    self.agent.note_links();
                 }
                 WakeReason::Reconcile(Cause::Kernel)
             }

@@ -1,11 +1,13 @@
 //! Kernel settings as they were before us, of the host and of VNICs' links: the agent notes one before it changes it, and
 //! uninstalling restores it. A reboot restores them, too, so notes of another boot are void.
 
+mod of_policies;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use ipam::BootId;
 use netlink::{LinkChange, Socket, Sysctls};
@@ -17,6 +19,8 @@ use super::OtherNetworks;
 use crate::error::Error;
 use crate::files::{read_document, write_document};
 use crate::uninstall::Removal;
+
+pub use of_policies::{PolicyMark, PolicySetting, forget_policy_settings, note_policy_settings, policy_settings};
 
 pub(crate) const FILE: &str = "sysctls.json";
 
@@ -50,6 +54,9 @@ struct Note {
     before: String,
     /// The value that we set last.
     set: String,
+    /// The node policy that set it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy: Option<PolicyMark>,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -84,6 +91,18 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
     if changes.is_empty() {
         return Ok(());
     }
+    edit(data_dir, boot, |settings| {
+        for SettingChange { key, before, set } in changes {
+            let note = Note { before: before.clone(), set: set.clone(), policy: None, extra: Map::new() };
+            settings.entry(key.clone()).or_insert(note).set.clone_from(set);
+        }
+    })
+}
+
+/// Changes the notes of this boot. Several threads of the agent do, one at a time.
+fn edit(data_dir: &Path, boot: &BootId, change: impl FnOnce(&mut BTreeMap<String, Note>)) -> Result<(), Error> {
+    static WRITER: Mutex<()> = Mutex::new(());
+    let _writer = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
     let path = data_dir.join(FILE);
     let old = match read_document::<Notes>(&path) {
         Ok(notes) => notes.filter(|notes| notes.boot_id.as_ref() == Some(boot)),
@@ -92,10 +111,7 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
     };
     let mut notes = old.clone().unwrap_or_else(|| Notes { boot_id: Some(boot.clone()), ..Notes::default() });
     notes.version = notes.version.max(VERSION);
-    for SettingChange { key, before, set } in changes {
-        let note = Note { before: before.clone(), set: set.clone(), extra: Map::new() };
-        notes.settings.entry(key.clone()).or_insert(note).set.clone_from(set);
-    }
+    change(&mut notes.settings);
     if old.as_ref() == Some(&notes) { Ok(()) } else { write_document(&path, &notes) }
 }
 

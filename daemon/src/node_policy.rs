@@ -1,0 +1,107 @@
+//! Settings of this node from NodePolicies: the leader sends them as one document, which the agent keeps, applies, compares each
+//! minute and answers. The document holds while no controller answers, and stopping the agent undoes nothing.
+//!
+//! ```text
+//!   channel ─▶ receive ─▶ store (node-policy.json) ─▶ run ─▶ resolve ─▶ plan ─▶ note (sysctls.json) ─▶ apply ─▶ answer
+//!                                                      └──▶ links (own thread, last): journal, probes
+//! ```
+
+mod answer;
+mod apply;
+pub(crate) mod contact;
+mod history;
+mod links;
+mod plan;
+mod receive;
+mod resolve;
+mod run;
+mod store;
+mod sysctls;
+mod writers;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use health::summary::NodePolicyState;
+use ipam::BootId;
+use tokio::sync::{Mutex, Notify, watch};
+use tunables::{NodeAnswer, NodeDocument};
+
+use contact::LeaderContact;
+use store::DocumentStore;
+
+pub(crate) use run::run;
+
+/// What the channel, the readiness and the task of node policies share.
+#[derive(Debug)]
+pub struct NodePolicies {
+    store: Mutex<DocumentStore>,
+    held: watch::Sender<Held>,
+    answered: watch::Sender<Answered>,
+    /// The keys that policies name: no repair raises them.
+    named: watch::Sender<Arc<BTreeSet<String>>>,
+    is_started: AtomicBool,
+    /// Notified when links come, go or change.
+    wake: Notify,
+    pub(crate) contact: LeaderContact,
+}
+
+/// The document that holds.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    /// Counts the documents of this process.
+    number: u64,
+    document: Option<Arc<NodeDocument>>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default)]
+struct Answered {
+    /// Of which document, as [`Held::number`].
+    number: u64,
+    answer: NodeAnswer,
+}
+
+impl NodePolicies {
+    /// With the document in a directory that outlives a boot, which [`run`] reads.
+    pub(crate) fn new(data_dir: &Path, boot: &BootId) -> Self {
+        let answer = NodeAnswer { version: tunables::document::VERSION, ..NodeAnswer::default() };
+        Self {
+            store: Mutex::new(DocumentStore::new(data_dir, boot.clone())),
+            held: watch::Sender::new(Held::default()),
+            answered: watch::Sender::new(Answered { number: 0, answer }),
+            named: watch::Sender::default(),
+            is_started: AtomicBool::default(),
+            wake: Notify::new(),
+            contact: LeaderContact::default(),
+        }
+    }
+
+    /// The present answer.
+    pub(crate) fn answer(&self) -> NodeAnswer {
+        self.answered.borrow().answer.clone()
+    }
+
+    /// What the summary says about it.
+    pub(crate) fn summary(&self) -> NodePolicyState {
+        let Answered { answer, .. } = &*self.answered.borrow();
+        NodePolicyState { document: answer.document.clone(), answer: answer.digest() }
+    }
+
+    /// Whether the document of an earlier agent is applied. The agent is not ready before.
+    pub(crate) fn is_started(&self) -> bool {
+        self.is_started.load(Ordering::Relaxed)
+    }
+
+    /// The keys that policies name.
+    pub(crate) fn named(&self) -> watch::Receiver<Arc<BTreeSet<String>>> {
+        self.named.subscribe()
+    }
+
+    /// Links came, went or changed.
+    pub(crate) fn note_links(&self) {
+        self.wake.notify_one();
+    }
+}

@@ -1,0 +1,208 @@
+//! What to change for a document: values to set, earlier values to restore, notes to forget, and what is reported instead. Pure.
+
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use installer::PolicySetting;
+use tunables::value::is_same;
+use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, keys};
+
+use super::history::{Attempt, History};
+use super::resolve::{DesiredValue, Resolved};
+use super::sysctls::Observed;
+
+/// What is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) document: &'a NodeDocument,
+    pub(super) resolved: &'a Resolved,
+    /// What policies changed in this boot.
+    pub(super) record: &'a BTreeMap<Item, PolicySetting>,
+    pub(super) observed: &'a BTreeMap<Item, Observed>,
+    pub(super) history: &'a History,
+    pub(super) now: Instant,
+}
+
+/// A change of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) item: Item,
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) kind: StepKind,
+}
+
+/// Why a value changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StepKind {
+    /// A policy requires it.
+    Set(DesiredValue),
+    /// The same, and another program changed it.
+    SetBack(DesiredValue),
+    /// No policy requires it any more.
+    Restore,
+}
+
+/// The plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    /// Items that have the value of their policy.
+    pub(super) in_sync: Vec<(Item, DesiredValue)>,
+    /// Compared only, and equal.
+    pub(super) compared: u32,
+    /// Items to leave alone because of another program.
+    pub(super) stopped: Vec<(Item, String)>,
+    /// Items whose notes are void.
+    pub(super) forget: Vec<Item>,
+    pub(super) reports: Vec<ItemReport>,
+}
+
+/// Plans a comparison.
+pub(super) fn plan(facts: Facts<'_>) -> Plan {
+    let mut plan = Plan { reports: facts.resolved.refused.clone(), ..Plan::default() };
+    for (item, desired) in &facts.resolved.apply {
+        apply(facts, item, desired, &mut plan);
+    }
+    for (item, desired) in &facts.resolved.report {
+        match facts.observed.get(item) {
+            Some(Observed::Value(current)) if is_same(current, &desired.value) => plan.compared += 1,
+            Some(Observed::Value(current)) => {
+                plan.reports.push(report(item, desired, current, ItemState::Drifted, String::new()));
+            }
+            other => plan.reports.push(absent(item, desired, other)),
+        }
+    }
+    for (item, setting) in facts.record {
+        if let Some(restored) = restore(facts, item, setting) {
+            match restored {
+                Restored::Step(step) => plan.steps.push(step),
+                Restored::Forget => plan.forget.push(item.clone()),
+                Restored::Later => {}
+            }
+        }
+    }
+    plan
+}
+
+fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan) {
+    let current = match facts.observed.get(item) {
+        Some(Observed::Value(current)) => current,
+        other => return plan.reports.push(absent(item, desired, other)),
+    };
+    let noted = facts.record.get(item).filter(|noted| noted.mark.requested == desired.value);
+    // A kernel may round a value: what it made of it is as good.
+    if is_same(current, &desired.value) || noted.is_some_and(|noted| is_same(current, &noted.set)) {
+        return plan.in_sync.push((item.clone(), desired.clone()));
+    }
+    let step = |kind: fn(DesiredValue) -> StepKind| Step {
+        item: item.clone(),
+        from: current.clone(),
+        to: desired.value.clone(),
+        kind: kind(desired.clone()),
+    };
+    // A value that was noted and never set is no drift: the agent was killed in between.
+    let is_drift = noted.is_some_and(|noted| !is_same(current, &noted.before));
+    match facts.history.attempt(item, &desired.value, is_drift, facts.now) {
+        Attempt::Set => plan.steps.push(step(StepKind::Set)),
+        Attempt::SetBack => plan.steps.push(step(StepKind::SetBack)),
+        Attempt::Wait => {
+            let message = "another program changed it; it is set back within a minute".to_owned();
+            plan.reports.push(report(item, desired, current, ItemState::Drifted, message));
+        }
+        Attempt::Stop(left) => {
+            plan.stopped.push((item.clone(), desired.value.clone()));
+            let message =
+                format!("set back 3 times in 10 minutes; next attempt in {} minutes", left.as_secs().div_ceil(60));
+            plan.reports.push(report(item, desired, current, ItemState::Reverted, message));
+        }
+        Attempt::Backoff(error, _) => {
+            plan.reports.push(report(item, desired, current, ItemState::Failed, error));
+        }
+    }
+}
+
+enum Restored {
+    Step(Step),
+    Forget,
+    /// It cannot be restored now.
+    Later,
+}
+
+/// What becomes of a noted item that no policy requires any more; `None` if one does.
+fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Restored> {
+    let Facts { document, resolved, .. } = facts;
+    if noted.mark.cluster != document.cluster {
+        // The values of another cluster's policies stay as they are.
+        return Some(Restored::Forget);
+    }
+    let partner = |item: &Item| match item {
+        Item::Sysctl(key) => keys::counterpart(key).map(|key| Item::Sysctl(key.to_owned())),
+        _ => None,
+    };
+    let is_required = |item: &Item| resolved.apply.contains_key(item);
+    if is_required(item) || partner(item).is_some_and(|partner| is_required(&partner)) {
+        return None;
+    }
+    let of = document.policies.iter().find(|policy| policy.uid == noted.mark.policy);
+    if of.is_some_and(|policy| policy.mode == DocumentMode::Keep) {
+        return Some(Restored::Forget);
+    }
+    let current = match facts.observed.get(item) {
+        Some(Observed::Value(current)) => current,
+        Some(Observed::Unsupported) => return Some(Restored::Forget),
+        _ => return Some(Restored::Later),
+    };
+    if is_same(current, &noted.before) || !is_same(current, &noted.set) {
+        // Restored, or another program set it since.
+        return Some(Restored::Forget);
+    }
+    match facts.history.attempt(item, &noted.before, false, facts.now) {
+        Attempt::Set | Attempt::SetBack => Some(Restored::Step(Step {
+            item: item.clone(),
+            from: current.clone(),
+            to: noted.before.clone(),
+            kind: StepKind::Restore,
+        })),
+        _ => Some(Restored::Later),
+    }
+}
+
+/// A report about an item.
+pub(super) fn report(
+    item: &Item,
+    desired: &DesiredValue,
+    current: &str,
+    state: ItemState,
+    message: String,
+) -> ItemReport {
+    ItemReport {
+        item: item.to_string(),
+        policy: desired.policy.clone(),
+        state,
+        current: current.to_owned(),
+        desired: desired.value.clone(),
+        message,
+    }
+}
+
+/// About an item without a value.
+fn absent(item: &Item, desired: &DesiredValue, observed: Option<&Observed>) -> ItemReport {
+    let (state, message) = match observed {
+        Some(Observed::NotGranted) => (ItemState::NotGranted, not_granted(item)),
+        Some(Observed::Unreadable(error)) => (ItemState::Failed, error.clone()),
+        _ => (ItemState::Unsupported, "this kernel does not have it".to_owned()),
+    };
+    report(item, desired, "", state, message)
+}
+
+/// Which mount is missing.
+pub(super) fn not_granted(item: &Item) -> String {
+    let key = super::sysctls::record_key(item);
+    let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let root = if *item == Item::HugePages { "/sys/kernel/mm" } else { "/proc/sys" };
+    format!("the agent's container has no writable mount of {root}/{folder}")
+}

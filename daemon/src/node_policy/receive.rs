@@ -1,0 +1,114 @@
+//! Takes a document from the leader: checks it, keeps it on the disk, and waits a moment for what becomes of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use resident::logging::chain;
+use thiserror::Error;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::timeout;
+use tunables::document::{DOCUMENT_MAX, VERSION};
+use tunables::{NodeAnswer, NodeDocument};
+
+use super::store::{DocumentStore, StoreError};
+use super::{Answered, Held, NodePolicies};
+
+/// How long a request waits for the first answer to its document.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
+
+/// Why a document is not taken.
+#[derive(Debug, Error)]
+pub(crate) enum DocumentRefused {
+    #[error("the document has {0} bytes, and at most {DOCUMENT_MAX} are read")]
+    TooLong(usize),
+    #[error("the document cannot be parsed")]
+    Invalid(#[from] serde_json::Error),
+    #[error("the document has version {0}, and this agent reads {VERSION}")]
+    Version(u32),
+    #[error("the document has no revision or no cluster")]
+    Unnamed,
+    #[error("the document is of the instance {0}, and this is another one")]
+    OtherInstance(String),
+    #[error("the document is of the instance {0}, and the metadata service has not said yet which one this is")]
+    UnknownInstance(String),
+    #[error("the document is not kept")]
+    Store(#[from] StoreError),
+    #[error("the task that keeps the document ended")]
+    Ended(#[from] JoinError),
+}
+
+impl DocumentRefused {
+    /// The HTTP status, and the text of the reply.
+    pub(crate) fn answer(&self) -> (u16, String) {
+        let status = match self {
+            Self::TooLong(_) | Self::Invalid(_) | Self::Version(_) | Self::Unnamed => 400,
+            Self::OtherInstance(_) => 409,
+            Self::UnknownInstance(_) => 503,
+            Self::Store(_) | Self::Ended(_) => 500,
+        };
+        (status, format!("{}\n", chain(self)))
+    }
+}
+
+impl NodePolicies {
+    /// Takes a document; `instance` is this machine's, if it is known. After an error the earlier document holds.
+    pub(crate) async fn receive(&self, body: &[u8], instance: Option<String>) -> Result<NodeAnswer, DocumentRefused> {
+        let document = parse(body, instance.as_deref())?;
+        let store = self.store.lock().await;
+        let keep = document.clone();
+        let writer = DocumentStore::clone(&store);
+        spawn_blocking(move || writer.write(&keep, instance.as_deref())).await??;
+        let mut number = 0;
+        self.held.send_modify(|held| {
+            number = held.number + 1;
+            *held = Held { number, document: Some(Arc::new(document)) };
+        });
+        drop(store);
+        let mut answered = self.answered.subscribe();
+        let _ = timeout(ANSWER_WAIT, answered.wait_for(|answered: &Answered| answered.number >= number)).await;
+        Ok(self.answer())
+    }
+}
+
+fn parse(body: &[u8], instance: Option<&str>) -> Result<NodeDocument, DocumentRefused> {
+    if body.len() > DOCUMENT_MAX {
+        return Err(DocumentRefused::TooLong(body.len()));
+    }
+    let document: NodeDocument = serde_json::from_slice(body)?;
+    if document.version != VERSION {
+        return Err(DocumentRefused::Version(document.version));
+    }
+    if document.revision.is_empty() || document.cluster.is_empty() {
+        return Err(DocumentRefused::Unnamed);
+    }
+    match (&document.instance, instance) {
+        (Some(named), Some(instance)) if named != instance => Err(DocumentRefused::OtherInstance(named.clone())),
+        (Some(named), None) => Err(DocumentRefused::UnknownInstance(named.clone())),
+        _ => Ok(document),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(body: &str, instance: Option<&str>) -> u16 {
+        parse(body.as_bytes(), instance).map_or_else(|refused| refused.answer().0, |_| 200)
+    }
+
+    #[test]
+    fn hostile_document_is_refused() {
+        let good = r#"{"version": 1, "revision": "a", "cluster": "c", "instance": "i", "later": {"a": [1]}}"#;
+        assert_eq!(status(good, Some("i")), 200, "unknown fields are ignored");
+        assert_eq!(status(&good.replace("\"version\": 1", "\"version\": 2"), Some("i")), 400);
+        assert_eq!(status(&good.replace("\"a\"", "\"\""), Some("i")), 400);
+        assert_eq!(status(&good.replace("\"c\"", "\"\""), Some("i")), 400);
+        assert_eq!(status(&good.replace("[1]", &format!("\"{}\"", "x".repeat(DOCUMENT_MAX))), Some("i")), 400);
+        assert_eq!(status(&"[".repeat(10_000), Some("i")), 400);
+        assert_eq!(status("{}", Some("i")), 400);
+        assert_eq!(status("", Some("i")), 400);
+        assert_eq!(status(good, Some("j")), 409);
+        assert_eq!(status(good, None), 503);
+        assert_eq!(status(&good.replace("\"instance\": \"i\", ", ""), Some("j")), 200, "a Node without provider ID");
+    }
+}

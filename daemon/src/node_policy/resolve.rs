@@ -1,0 +1,107 @@
+//! What a document requires of this node, item by item: what may be set here, what is only compared, and what is refused. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, keys};
+
+/// Items but for those of links.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resolved {
+    /// To set.
+    pub(super) apply: BTreeMap<Item, DesiredValue>,
+    /// To compare.
+    pub(super) report: BTreeMap<Item, DesiredValue>,
+    /// What a policy may not set.
+    pub(super) refused: Vec<ItemReport>,
+}
+
+/// A value, and the policy that requires it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DesiredValue {
+    pub(super) value: String,
+    /// Its name.
+    pub(super) policy: String,
+    /// Its uid.
+    pub(super) uid: String,
+}
+
+/// Checks each item again: the controller does so, too, and is not trusted with what would stop a node.
+pub(super) fn resolve(document: &NodeDocument, added: &BTreeSet<String>) -> Resolved {
+    let mut resolved = Resolved::default();
+    for desired in &document.sysctls {
+        let item = Item::Sysctl(desired.key.clone());
+        let refusal = keys::check(&desired.key, &desired.value, added).err();
+        resolved.add(document, item, desired.value.trim(), desired.policy, refusal);
+    }
+    for desired in &document.huge_pages {
+        resolved.add(document, Item::HugePages, desired.enabled.as_str(), desired.policy, None);
+    }
+    resolved
+}
+
+impl Resolved {
+    fn add(
+        &mut self,
+        document: &NodeDocument,
+        item: Item,
+        value: &str,
+        policy: usize,
+        refusal: Option<tunables::Refusal>,
+    ) {
+        let Some(policy) = document.policy(policy) else { return };
+        if let Some(refusal) = refusal {
+            return self.refused.push(ItemReport {
+                item: item.to_string(),
+                policy: policy.name.clone(),
+                state: ItemState::Refused,
+                current: String::new(),
+                desired: value.to_owned(),
+                message: refusal.to_string(),
+            });
+        }
+        let items = match policy.mode {
+            DocumentMode::Apply => &mut self.apply,
+            DocumentMode::Report => &mut self.report,
+            DocumentMode::Keep => return,
+        };
+        let desired = DesiredValue { value: value.to_owned(), policy: policy.name.clone(), uid: policy.uid.clone() };
+        // The first of a document has the highest precedence.
+        items.entry(item).or_insert(desired);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node_policy::plan::tests::document;
+
+    #[test]
+    fn agent_refuses_what_a_controller_should_not_have_sent() {
+        let sent = document(&[
+            ("vm.max_map_count", "262144", DocumentMode::Apply),
+            ("vm.max_map_count", "300000", DocumentMode::Apply),
+            ("kernel.core_pattern", "|/bin/sh", DocumentMode::Apply),
+            ("net.ipv4.ip_forward", "0", DocumentMode::Apply),
+            ("../../etc/passwd", "x", DocumentMode::Apply),
+            ("vm.swappiness", "a lot", DocumentMode::Report),
+            ("vm.dirty_ratio", "20", DocumentMode::Keep),
+        ]);
+        let added = BTreeSet::from(["kernel.core_pattern".to_owned()]);
+        let resolved = resolve(&sent, &added);
+        let applied: Vec<String> = resolved.apply.iter().map(|(item, it)| format!("{item}={}", it.value)).collect();
+        assert_eq!(applied, ["vm.max_map_count=262144"]);
+        assert!(resolved.report.is_empty());
+        let refused: Vec<&str> = resolved.refused.iter().map(|report| report.item.as_str()).collect();
+        assert_eq!(refused, ["kernel.core_pattern", "net.ipv4.ip_forward", "../../etc/passwd", "vm.swappiness"]);
+    }
+
+    #[test]
+    fn node_adds_keys_and_an_index_without_policy_is_left_out() {
+        let mut sent = document(&[("dev.raid.speed_limit_max", "1", DocumentMode::Apply)]);
+        assert_eq!(resolve(&sent, &BTreeSet::new()).refused.len(), 1);
+        let added = BTreeSet::from(["dev.raid.speed_limit_max".to_owned()]);
+        assert_eq!(resolve(&sent, &added).apply.len(), 1);
+        sent.policies.clear();
+        assert_eq!(resolve(&sent, &added), Resolved::default());
+    }
+}

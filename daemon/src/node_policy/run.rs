@@ -1,0 +1,255 @@
+//! The task of node policies: compares with each new document, each minute, and when links change. One comparison at a time; links
+//! are changed in a thread of their own, one change at a time, because that may take minutes.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use resident::logging::chain;
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
+use tunables::NodeDocument;
+
+use super::answer::answer;
+use super::apply::{Applier, Outcome};
+use super::links::{LinkApplier, LinkContext, LinkOutcome, Occasion, StopFlag};
+use super::store::StoredDocument;
+use super::{Answered, Held, NodePolicies};
+use crate::facts::condition::{Condition, Reason};
+use crate::lifecycle::agent::Agent;
+use crate::report::notices::Notices;
+use crate::sources::poller::PUBLISHED;
+
+/// Between comparisons.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long events of links are gathered.
+const LINK_EVENTS: Duration = Duration::from_secs(1);
+
+/// The agent becomes ready after this time, even if the stored document is not applied yet.
+const START_MAX: Duration = Duration::from_secs(15);
+
+/// Applies policies until the agent ends.
+///
+/// # Errors
+/// If a comparison panicked: the agent must be restarted.
+pub(crate) async fn run(agent: Arc<Agent>, notices: Notices) -> Result<(), JoinError> {
+    let mut task = Task::new(agent, notices);
+    match timeout(START_MAX, task.start()).await {
+        Ok(started) => started?,
+        Err(_) => {
+            tracing::warn!(event = "policy.start_slow", "the agent is ready before the stored document is applied")
+        }
+    }
+    task.agent.policies.is_started.store(true, Ordering::Relaxed);
+    loop {
+        task.compare(Occasion::Running).await?;
+        task.wait().await?;
+    }
+}
+
+struct Task {
+    agent: Arc<Agent>,
+    notices: Notices,
+    held: watch::Receiver<Held>,
+    /// Locked by one thread at a time: the mutexes only let these work on other threads.
+    applier: Arc<Mutex<Applier>>,
+    link_applier: Arc<Mutex<LinkApplier>>,
+    /// What the last comparison of a document found.
+    compared: Option<Compared>,
+    links: LinkThread,
+}
+
+struct Compared {
+    held: Held,
+    outcome: Outcome,
+}
+
+/// The thread that changes links.
+#[derive(Default)]
+struct LinkThread {
+    running: Option<JoinHandle<LinkOutcome>>,
+    /// The number of the document that it works on, or worked on last.
+    number: u64,
+    outcome: Option<LinkOutcome>,
+    /// Whether links are to be compared again when it ends.
+    is_due: bool,
+    stop: StopFlag,
+}
+
+impl Drop for LinkThread {
+    fn drop(&mut self) {
+        self.stop.set();
+    }
+}
+
+impl Task {
+    fn new(agent: Arc<Agent>, notices: Notices) -> Self {
+        let (settings, boot) = (agent.settings.clone(), agent.boot.clone());
+        Self {
+            held: agent.policies.held.subscribe(),
+            applier: Arc::new(Mutex::new(Applier::new(settings.clone(), boot.clone()))),
+            link_applier: Arc::new(Mutex::new(LinkApplier::new(settings, boot))),
+            compared: None,
+            links: LinkThread::default(),
+            agent,
+            notices,
+        }
+    }
+
+    /// Undoes what an earlier agent did not finish, and applies the document of an earlier agent.
+    async fn start(&mut self) -> Result<(), JoinError> {
+        // First: it may be what keeps the metadata service from answering.
+        let links = self.link_applier.clone();
+        spawn_blocking(move || lock(&links).recover()).await?;
+        let mut facts = self.agent.facts.clone();
+        let _ = timeout(PUBLISHED, facts.changed()).await;
+        self.compare(Occasion::Start).await?;
+        if self.links.running.is_some() {
+            self.finish_links().await?;
+        }
+        Ok(())
+    }
+
+    /// Compares everything with the document, and answers.
+    async fn compare(&mut self, occasion: Occasion) -> Result<(), JoinError> {
+        let store_error = match self.held.borrow().document {
+            Some(_) => None,
+            None => self.load().await?,
+        };
+        let held = self.held.borrow_and_update().clone();
+        let record_error = match held.document.clone() {
+            None => None,
+            Some(document) => {
+                let applier = self.applier.clone();
+                let compared = spawn_blocking(move || lock(&applier).compare(&document, Instant::now()));
+                let outcome = compared.await?;
+                let error = outcome.record_error.clone();
+                self.compared = Some(Compared { held, outcome });
+                self.links.is_due = true;
+                self.start_links(occasion);
+                self.publish();
+                error
+            }
+        };
+        let failed = |file: &str, error: String| Condition::degraded(Reason::StateFailed, error).about(file);
+        let store_error = store_error.map(|error| failed(vcn::NODE_POLICY_FILE, error));
+        self.notices.report(store_error.into_iter().chain(record_error.map(|error| failed("sysctls.json", error))));
+        Ok(())
+    }
+
+    /// Takes the document of an earlier agent, if it is of this machine. Returns why it cannot be read.
+    async fn load(&self) -> Result<Option<String>, JoinError> {
+        let policies = &self.agent.policies;
+        let reader = policies.store.lock().await.clone();
+        let stored = match spawn_blocking(move || reader.read()).await? {
+            Err(error) => return Ok(Some(chain(&error))),
+            Ok(None) => return Ok(None),
+            Ok(Some(stored)) => stored,
+        };
+        let instance = self.agent.facts.borrow().instance.value.as_ref().map(|instance| instance.id.to_string());
+        if !stored.is_of(instance.as_deref(), &self.agent.boot) {
+            tracing::debug!(event = "policy.void", "the stored document is of another machine");
+            return Ok(None);
+        }
+        let StoredDocument { document, .. } = stored;
+        policies.held.send_if_modified(|held| {
+            let is_first = held.document.is_none();
+            if is_first {
+                *held = Held { number: held.number + 1, document: Some(Arc::new(document)) };
+            }
+            is_first
+        });
+        Ok(None)
+    }
+
+    /// Starts a comparison of links, unless one is running.
+    fn start_links(&mut self, occasion: Occasion) {
+        let Some(Compared { held: Held { number, document: Some(document) }, .. }) = &self.compared else { return };
+        if self.links.running.is_some() || !std::mem::take(&mut self.links.is_due) {
+            return;
+        }
+        let context = LinkContext {
+            document: document.clone(),
+            facts: self.agent.facts.borrow().clone(),
+            occasion,
+            contact: self.agent.policies.contact.clone(),
+            stop: self.links.stop.clone(),
+        };
+        if self.links.number != *number {
+            (self.links.number, self.links.outcome) = (*number, None);
+        }
+        let applier = self.link_applier.clone();
+        self.links.running = Some(spawn_blocking(move || lock(&applier).apply(&context)));
+    }
+
+    /// Waits for the thread that changes links.
+    async fn finish_links(&mut self) -> Result<(), JoinError> {
+        let outcome = finished(&mut self.links.running).await?;
+        self.links.outcome = Some(outcome);
+        self.start_links(Occasion::Running);
+        self.publish();
+        Ok(())
+    }
+
+    /// Waits until something is to be compared.
+    async fn wait(&mut self) -> Result<(), JoinError> {
+        let next = tokio::time::Instant::now() + INTERVAL;
+        loop {
+            // Cancel-safe: each branch waits on a channel, a timer or a thread, whose result is taken when it is there.
+            tokio::select! {
+                _ = self.held.changed() => return Ok(()),
+                () = tokio::time::sleep_until(next) => return Ok(()),
+                () = self.agent.policies.wake.notified() => {
+                    sleep(LINK_EVENTS).await;
+                    return Ok(());
+                }
+                outcome = finished(&mut self.links.running) => {
+                    self.links.outcome = Some(outcome?);
+                    self.start_links(Occasion::Running);
+                    self.publish();
+                }
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let Some(Compared { held: Held { number, document: Some(document) }, outcome }) = &self.compared else {
+            return;
+        };
+        // An outcome for an earlier document says nothing about this one.
+        let links = self.links.outcome.as_ref().filter(|_| self.links.number == *number);
+        let policies: &NodePolicies = &self.agent.policies;
+        policies.answered.send_replace(Answered { number: *number, answer: answer(document, outcome, links) });
+        policies.named.send_if_modified(|named| {
+            let keys = named_keys(document);
+            let is_other = **named != keys;
+            if is_other {
+                *named = Arc::new(keys);
+            }
+            is_other
+        });
+    }
+}
+
+fn named_keys(document: &NodeDocument) -> BTreeSet<String> {
+    document.sysctls.iter().map(|desired| desired.key.clone()).collect()
+}
+
+/// The result of a thread, when it ends; never if none runs.
+async fn finished(running: &mut Option<JoinHandle<LinkOutcome>>) -> Result<LinkOutcome, JoinError> {
+    match running {
+        Some(handle) => {
+            let outcome = handle.await;
+            *running = None;
+            outcome
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn lock<T>(applier: &Mutex<T>) -> MutexGuard<'_, T> {
+    applier.lock().unwrap_or_else(PoisonError::into_inner)
+}
