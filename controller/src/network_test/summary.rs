@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use api::{MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, TestCounts, TestLatency, TestState, TestThroughput};
+use api::{MAX_WORST_PAIRS, NetworkTestStatus, PairVerdict, TestCounts, TestLatency, TestState, TestThroughput};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nettest::probe::ProbeKind;
 use nettest::{Label, path};
@@ -79,7 +79,7 @@ impl Summary {
         self.worst.push((label, lost, pair));
         // The surest verdicts first, then those that lost most; unknown ones last.
         self.worst.sort_by_key(|(label, lost, _)| Reverse((*label, *lost)));
-        self.worst.truncate(MOST_WORST_PAIRS);
+        self.worst.truncate(MAX_WORST_PAIRS);
     }
 
     /// As a status, within its bounds.

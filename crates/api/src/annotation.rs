@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::vnic_name::is_dns_label;
 
 /// The most profiles that one Node may request: far more than any shape can carry.
-pub const MOST_PROFILES: usize = 16;
+pub const MAX_PROFILES: usize = 16;
 
 /// The most characters of an offending part that an error shows.
 const SHOWN: usize = 80;
@@ -15,7 +15,7 @@ const SHOWN: usize = 80;
 /// What is wrong with the annotation.
 #[derive(Debug, Error)]
 pub enum AnnotationError {
-    /// A part is no name of a VnicProfile.
+    /// A part is not a VnicProfile's name.
     #[error("{0:?} is not the name of a VnicProfile: small letters, digits and inner hyphens, 1 to 63 of them")]
     NotAName(String),
     /// A name is there twice.
@@ -25,7 +25,7 @@ pub enum AnnotationError {
     #[error("it is not a JSON list of names: {0}")]
     NotJson(#[from] serde_json::Error),
     /// There are too many.
-    #[error("{0} VnicProfiles are named; a Node may ask for {MOST_PROFILES}")]
+    #[error("{0} VnicProfiles are named; a Node may ask for {MAX_PROFILES}")]
     TooMany(usize),
 }
 
@@ -33,13 +33,13 @@ pub enum AnnotationError {
 ///
 /// # Errors
 /// When any part of it is wrong: nothing is done by halves, since the rest may not be what was meant either.
-pub fn wanted_profiles(annotation: &str) -> Result<Vec<String>, AnnotationError> {
+pub fn requested_profiles(annotation: &str) -> Result<Vec<String>, AnnotationError> {
     let names: Vec<String> = match annotation.trim() {
         "" => Vec::new(),
         json if json.starts_with('[') => serde_json::from_str(json)?,
         list => list.split(',').map(|name| name.trim().to_owned()).collect(),
     };
-    if names.len() > MOST_PROFILES {
+    if names.len() > MAX_PROFILES {
         return Err(AnnotationError::TooMany(names.len()));
     }
     for (place, name) in names.iter().enumerate() {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn complaint(annotation: &str) -> String {
-        wanted_profiles(annotation).unwrap_err().to_string()
+        requested_profiles(annotation).unwrap_err().to_string()
     }
 
     #[test]
@@ -67,10 +67,10 @@ mod tests {
         for annotation in
             ["storage,backup-2", " storage , backup-2 ", r#"["storage","backup-2"]"#, " [ \"storage\",\n\"backup-2\" ]"]
         {
-            assert_eq!(wanted_profiles(annotation).unwrap(), both, "{annotation:?}");
+            assert_eq!(requested_profiles(annotation).unwrap(), both, "{annotation:?}");
         }
         for nothing in ["", "  ", "[]", " [ ] "] {
-            assert_eq!(wanted_profiles(nothing).unwrap(), [""; 0], "{nothing:?}");
+            assert_eq!(requested_profiles(nothing).unwrap(), [""; 0], "{nothing:?}");
         }
     }
 

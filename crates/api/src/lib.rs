@@ -4,7 +4,7 @@
 //! ```text
 //!   npn              OKE ──writes──▶ NativePodNetwork ──parse──▶ addresses for pods
 //!
-//!   annotation       Node ──wanted_profiles──┐
+//!   annotation       Node ─requested_profiles┐
 //!   vnic_profile     users ──▶ VnicProfile ──┴──▶ nodes that it selects
 //!                                 ▼
 //!   vnic_attachment  users ──▶ VnicAttachment ──▶ one VNIC on one instance (provider_id)
@@ -35,18 +35,18 @@ mod vnic_name;
 mod vnic_profile;
 mod vnic_template;
 
-pub use annotation::{AnnotationError, wanted_profiles};
+pub use annotation::{AnnotationError, requested_profiles};
 pub use condition::reason::{AttachmentReason, PolicyReason, ProfileReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
-pub use crd::size::{MOST as OBJECT_MAX, MOST_SHARED as POD_ADDRESSES_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
+pub use crd::size::{NAME_AND_SPEC_MAX, OBJECT_MAX, POD_ADDRESSES_MAX};
 pub use names::{
     AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, CREATED_BY_ANNOTATION, FIELD_MANAGER,
     FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG, NODE_NAME_MAX, NODE_POOL_ANNOTATION, POLICY_FINALIZER, PROFILE_FINALIZER,
     PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
 };
 pub use network_test::{
-    MOST_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, PodSelection, ProbeKind,
-    STATUS_MAX, TargetService, TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget, TestThroughput,
+    MAX_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, PodSelection, ProbeKind, STATUS_MAX,
+    TargetService, TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget, TestThroughput,
 };
 pub use node_policy::{NodePolicy, NodePolicySpec, NodePolicyStatus, NodeSettings};
 pub use npn::NativePodNetwork;

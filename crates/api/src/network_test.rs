@@ -16,7 +16,7 @@ use crate::schema;
 
 pub use probe_kind::ProbeKind;
 pub use status::{
-    MOST_WORST_PAIRS, NetworkTestStatus, PairVerdict, STATUS_MAX, TestCounts, TestLatency, TestState, TestThroughput,
+    MAX_WORST_PAIRS, NetworkTestStatus, PairVerdict, STATUS_MAX, TestCounts, TestLatency, TestState, TestThroughput,
 };
 
 /// What is tested, from where, and how often.
@@ -141,8 +141,8 @@ pub struct TestTarget {
     /// Pods: their addresses are targets, of both families. Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodSelection>,
-    /// An address: of the node, or of any Node without it. One that is no InternalIP of the Node, no address of its
-    /// VnicAttachments and in no network of the cluster's Services (SERVICE_NETWORKS of the controller) needs externalTargets.
+    /// An address: of the node, or of any Node without it. One that is neither an InternalIP of the Node, nor of its
+    /// VnicAttachments, nor in a network of the cluster's Services (SERVICE_NETWORKS of the controller) needs externalTargets.
     /// Another field if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::address")]

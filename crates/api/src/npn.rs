@@ -93,7 +93,7 @@ pub struct NpnAddressing {
     pub pods: Vec<IpNetwork>,
 }
 
-/// Why a document is no NativePodNetwork.
+/// Why a document is not a NativePodNetwork.
 #[derive(Debug, Error)]
 pub enum NpnError {
     /// The document is not JSON.

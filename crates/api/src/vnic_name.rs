@@ -9,7 +9,7 @@ use vcn::text_type;
 #[serde(try_from = "String", into = "String")]
 pub struct VnicName(String);
 
-/// Why a text is no VNIC's name.
+/// Why a text is not a VNIC's name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not a name: small letters, digits and inner hyphens, 1 to 63 of them")]
 pub struct VnicNameError(String);
@@ -18,7 +18,7 @@ impl VnicName {
     /// Checks a name.
     ///
     /// # Errors
-    /// When it is no DNS label.
+    /// When it is not a DNS label.
     pub fn new(text: impl Into<String>) -> Result<Self, VnicNameError> {
         let text = text.into();
         if is_dns_label(&text) { Ok(Self(text)) } else { Err(VnicNameError(text.chars().take(80).collect())) }

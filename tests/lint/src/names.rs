@@ -1,75 +1,154 @@
-//! Names of identifiers in places that have been cleaned: nouns and verbs of the field. A constant is no adverb, because a reader
-//! must look up what it bounds.
+//! Names in plain words: a value is named by a noun of the field, and a constant by a noun with its unit. Names of other crates
+//! that a file uses belong to these, so only names that stand alone are read.
+
+use std::collections::BTreeSet;
 
 use crate::finding::Finding;
+use crate::functions::imports;
 use crate::source::{blank, line_of};
 use crate::tree::Tree;
 
-/// Where it applies. A folder is added when its names are.
-const PLACES: &[&str] = &["controller/src/fleet", "crates/health", "daemon/src/facts"];
-
-/// Parts of a name, between underscores, and what to write instead.
-const PARTS: &[(&str, &str)] =
-    &[("asked", "requested or polled"), ("wanted", "desired, requested or enabled"), ("told", "reported")];
-
-/// Whole names, and what to write instead.
-const NAMES: &[(&str, &str)] = &[
-    ("so_far", "what it counts"),
-    ("AGAIN", "a noun with its unit"),
-    ("ENOUGH", "a noun with its unit"),
-    ("FEW", "a noun with its unit"),
-    ("LONGEST", "a noun with its unit"),
-    ("MOST", "a noun with its unit"),
-    ("SOON", "a noun with its unit"),
+/// Parts of names, and what to write instead.
+const PARTS: &[(&[&str], &str)] = &[
+    (&["asked"], "requested, or the noun: request"),
+    (&["wanted"], "desired or requested, or the noun"),
+    (&["told"], "reported, logged or recorded, or the noun"),
+    (&["so", "far"], "the noun: the part, the sum"),
 ];
 
-/// Every such name that the places declare or use, apart from methods and fields of others.
+/// Words that make a constant an adverb.
+const ADVERBS: &[&str] = &[
+    "AGAIN",
+    "ALWAYS",
+    "ENOUGH",
+    "EVER",
+    "FEW",
+    "LATER",
+    "LONGEST",
+    "MANY",
+    "MOST",
+    "MUCH",
+    "NEVER",
+    "OFTEN",
+    "RARELY",
+    "SELDOM",
+    "SHORTLY",
+    "SOMETIMES",
+    "SOON",
+    "SOONEST",
+];
+
+/// Names that others chose.
+const EXCEPTIONS: &[(&str, &str)] = &[("TRY_AGAIN_LATER", "an error code of the CNI specification")];
+
+/// Every such name, once per file.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let is_place = |file: &str| PLACES.iter().any(|place| file.starts_with(place));
     let files = tree.with_extension("rs").map(|(file, text)| (file.display().to_string(), text));
-    files.filter(|(file, _)| is_place(file)).flat_map(|(file, text)| hits(&file, text)).collect()
+    files.flat_map(|(file, text)| hits(&file, text)).collect()
 }
 
 fn hits(file: &str, text: &str) -> Vec<Finding> {
-    let code = blank(text);
-    let mut at = 0;
+    let imported: BTreeSet<String> = imports(text).into_iter().map(|(_, name)| name).collect();
+    let code = without_imports(&blank(text));
+    let mut seen = BTreeSet::new();
+    let own = names(&code).filter(|(at, name)| {
+        let before = code.get(..*at).unwrap_or_default().trim_end();
+        let is_foreign = before.ends_with("::") || before.ends_with('.') && !before.ends_with("..");
+        !is_foreign && !imported.contains(*name)
+    });
     let mut found = Vec::new();
-    for piece in code.split_inclusive(|c: char| !is_part(c)) {
-        let (start, name) = (at, piece.trim_end_matches(|c| !is_part(c)));
-        at += piece.len();
-        let is_member = code.get(..start).is_some_and(|before| before.ends_with('.') && !before.ends_with(".."));
-        let part = PARTS.iter().find(|(part, _)| name.split('_').any(|it| it.eq_ignore_ascii_case(part)));
-        let whole = NAMES.iter().find(|(whole, _)| name == *whole);
-        if let Some((_, instead)) = part.or(whole).filter(|_| !is_member) {
-            let place = format!("{file}:{}", line_of(text, start));
-            found.push(Finding::new("names", place, format!("`{name}`: name it by {instead}")));
-        }
+    for (at, name) in own {
+        let Some(message) = fault(name).filter(|_| seen.insert(name)) else { continue };
+        found.push(Finding::new("names", format!("{file}:{}", line_of(text, at)), message));
     }
     found
 }
 
-const fn is_part(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
+/// What is wrong with a name.
+fn fault(name: &str) -> Option<String> {
+    if EXCEPTIONS.iter().any(|(known, _)| *known == name) {
+        return None;
+    }
+    let parts = parts(name);
+    let has = |phrase: &[&str]| parts.windows(phrase.len()).any(|here| here.iter().eq(phrase));
+    if let Some((phrase, instead)) = PARTS.iter().find(|(phrase, _)| has(phrase)) {
+        return Some(format!("{name}: for \"{}\" write {instead}", phrase.join(" ")));
+    }
+    let is_constant = name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+    let adverb = name.split('_').find(|part| is_constant && ADVERBS.contains(part))?;
+    Some(format!("{name}: a constant is a noun with its unit, such as MAX_RUNNING, not {adverb}"))
+}
+
+/// The words of a name in snake case, camel case or capitals, in lower case.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut is_lower = false;
+    for c in name.chars() {
+        if c == '_' || c.is_uppercase() && is_lower {
+            parts.push(String::new());
+        }
+        is_lower = c.is_lowercase() || c.is_ascii_digit();
+        if let Some(last) = parts.last_mut().filter(|_| c != '_') {
+            last.extend(c.to_lowercase());
+        }
+    }
+    parts
+}
+
+/// Blanks the statements that import names.
+fn without_imports(code: &str) -> String {
+    let mut text = code.to_owned();
+    for (at, what) in code.match_indices("use ") {
+        let is_start = !code.get(..at).unwrap_or_default().ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let end = code.get(at..).and_then(|rest| rest.find(';')).map_or(at + what.len(), |length| at + length);
+        if is_start {
+            let blanked: String =
+                code.get(at..end).unwrap_or_default().chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
+            text.replace_range(at..end, &blanked);
+        }
+    }
+    text
+}
+
+/// Names with their places.
+fn names(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut at = 0;
+    code.split_inclusive(move |c| !is_part(c)).filter_map(move |piece| {
+        let start = at;
+        at += piece.len();
+        let name = piece.trim_end_matches(|c| !is_part(c));
+        name.starts_with(|c: char| c.is_alphabetic() || c == '_').then_some((start, name))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn found(text: &str) -> Vec<String> {
+        hits("a.rs", text).into_iter().map(|it| it.message.split(':').next().unwrap().to_owned()).collect()
+    }
+
     #[test]
-    fn adverbs_and_participles_are_found_in_the_places_only() {
+    fn own_names_with_a_replaced_word_are_found() {
+        let text = "struct NotWanted { is_told: bool }\nfn f(asked: u8, parts: &[Asked]) { let (so_far, b) = (asked, 1); }\n\
+                    // wanted\nconst A: &str = \"told\"; fn old_toldness(unasked: u8, soFar: u8) {}";
+        assert_eq!(found(text), ["NotWanted", "is_told", "asked", "Asked", "so_far", "soFar"]);
+    }
+
+    #[test]
+    fn constants_that_are_adverbs_are_found() {
+        let text = "const MOST: u8 = 1; const LONGEST_NAME: u8 = 2; static SOON: u8 = 3;\nconst MAX_RUNNING: u8 = 4; \
+                    const ALMOST_FULL: u8 = 5; fn most() {} enum E { Most, Again } const TRY_AGAIN_LATER: u8 = 6;";
+        assert_eq!(found(text), ["MOST", "LONGEST_NAME", "SOON"]);
+    }
+
+    #[test]
+    fn names_of_other_files_are_not_found() {
         let text =
-            "// asked\nconst MOST: usize = 4;\nfn is_asked(so_far: u8) { log(\"wanted\"); it.wanted(); MOST_RUNS }\n";
-        let tree = Tree::of(&[("crates/health/src/a.rs", text), ("crates/oci/src/a.rs", text)]);
-        let found: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
-        assert_eq!(
-            found,
-            [
-                "crates/health/src/a.rs:2: `MOST`: name it by a noun with its unit [names]",
-                "crates/health/src/a.rs:3: `is_asked`: name it by requested or polled [names]",
-                "crates/health/src/a.rs:3: `so_far`: name it by what it counts [names]",
-            ]
-        );
+            "use a::{MOST, b::wanted};\nfn f(x: X) { wanted(MOST); x.asked(c::told); x.is_wanted } fn g() { ..asked }";
+        assert_eq!(found(text), ["asked"]);
     }
 }

@@ -49,7 +49,7 @@ impl List {
     /// The places of the phrases in a file.
     fn hits(&self, file: &str, text: &str) -> Vec<Finding> {
         let is_excepted = |phrase: &[String]| self.exceptions.iter().any(|(path, it)| path == file && it == phrase);
-        let prose = if file.ends_with(".rs") { prose_of_rust(text) } else { prose_of_markdown(text) };
+        let prose = prose_of(file, text);
         let words: Vec<(usize, String)> = prose_words(&prose).map(|(at, word)| (at, word.to_lowercase())).collect();
         let mut found = Vec::new();
         for (phrase, instead) in self.phrases.iter().filter(|(phrase, _)| !is_excepted(phrase)) {
@@ -61,6 +61,11 @@ impl List {
         }
         found
     }
+}
+
+/// The prose of a file, in which code is blank.
+pub(crate) fn prose_of(file: &str, text: &str) -> String {
+    if file.ends_with(".rs") { prose_of_rust(text) } else { prose_of_markdown(text) }
 }
 
 /// Comments and literals; code and what stands in backticks is blank.
@@ -108,7 +113,7 @@ fn words_of(phrase: &str) -> Vec<String> {
 }
 
 /// Words with their places. An apostrophe is part of its word, an underscore makes a name of it, which is no word.
-fn prose_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn prose_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_part = |c: char| c.is_alphanumeric() || c == '\'' || c == '_';
     let mut at = 0;
     text.split_inclusive(move |c| !is_part(c)).filter_map(move |piece| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{VnicProfile, wanted_profiles};
+use api::{VnicProfile, requested_profiles};
 use vcn::Ocid;
 
 use crate::cluster::store::NodeView;
@@ -142,7 +142,7 @@ impl<'a> Selections<'a> {
     fn add(&mut self, node: &'a NodeView, matchers: &BTreeMap<&str, Matcher<'_>>) {
         let holder = node.instance.as_ref().map(|instance| *self.instances.entry(instance.clone()).or_insert(node));
         let senior = holder.filter(|holder| holder.name != node.name).map(|holder| holder.name.as_str());
-        let wanted = node.vnics.as_deref().map_or(Ok(Vec::new()), wanted_profiles);
+        let wanted = node.vnics.as_deref().map_or(Ok(Vec::new()), requested_profiles);
         if let Err(error) = &wanted {
             let note = format!("annotation {}: {error}; nothing changes until it is valid", api::VNICS_ANNOTATION);
             self.problems.push(NodeProblem { node: node.name.as_str(), reason: INVALID_ANNOTATION, note });

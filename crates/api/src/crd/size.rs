@@ -4,19 +4,19 @@
 //! have bounds of their own, but no two of them can be filled.
 
 /// The most bytes that etcd holds of a VnicAttachment, without the addresses for pods.
-pub const MOST: usize = 2144;
+pub const OBJECT_MAX: usize = 2144;
 
 /// The most bytes of the addresses for pods.
-pub const MOST_SHARED: usize = 16 + 18 * SHARED_ADDRESSES as usize;
+pub const POD_ADDRESSES_MAX: usize = 16 + 18 * SHARED_ADDRESSES as usize;
 
 /// The most bytes of a VnicAttachment's name and its spec as JSON, the label with its profile's name included: what
-/// [`MOST`] leaves when all else is at its largest (`controller/tests/cluster/size`). Five security groups fit.
-pub const NAME_AND_SPEC: usize = 900;
+/// [`OBJECT_MAX`] leaves when all else is at its largest (`controller/tests/cluster/size`). Five security groups fit.
+pub const NAME_AND_SPEC_MAX: usize = 900;
 
 /// What is said where it is more.
 pub(crate) fn message() -> String {
     format!(
-        "is too large: with the object's name it may take {NAME_AND_SPEC} bytes, of which an OCID is about 100: fewer security \
+        "is too large: with the object's name it may take {NAME_AND_SPEC_MAX} bytes, of which an OCID is about 100: fewer security \
          groups, routes, namespaces or tags"
     )
 }
@@ -26,7 +26,7 @@ pub(crate) fn attachment() -> String {
     let spec = template("self.spec");
     let more = "16 + size(self.spec.instanceId) + \
                 (has(self.spec.requestedAddresses) ? 24 + self.spec.requestedAddresses.map(a, size(a) + 3).sum() : 0)";
-    unless_unchanged(&format!("size(self.metadata.name) + {more} + {spec} <= {NAME_AND_SPEC}"))
+    unless_unchanged(&format!("size(self.metadata.name) + {more} + {spec} <= {NAME_AND_SPEC_MAX}"))
 }
 
 /// A VnicProfile's rule: no object made from it may be too large. Its name is in the label and in the objects' names, which have
@@ -35,7 +35,7 @@ pub(crate) fn profile() -> String {
     let spec = template("t");
     let names = "2 * size(self.metadata.name) + 14 + size(t.name)";
     let instance = "18 + size(t.subnetId)";
-    unless_unchanged(&format!("self.spec.attachments.all(t, {names} + {instance} + {spec} <= {NAME_AND_SPEC})"))
+    unless_unchanged(&format!("self.spec.attachments.all(t, {names} + {instance} + {spec} <= {NAME_AND_SPEC_MAX})"))
 }
 
 /// The most IPv4 addresses of a VNIC that pods share: all of them are in its status, in 18 bytes each.

@@ -12,7 +12,7 @@ use crate::schema;
 /// The most bytes of a status as JSON.
 pub const STATUS_MAX: usize = 8192;
 /// The most pairs in a status.
-pub const MOST_WORST_PAIRS: usize = 20;
+pub const MAX_WORST_PAIRS: usize = 20;
 
 /// What the last run found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -190,7 +190,7 @@ impl NetworkTestStatus {
         self.message = cut(&self.message, 256);
         self.worst_verdict = cut(&self.worst_verdict, 160);
         self.path = cut(&self.path, 192);
-        self.worst.truncate(MOST_WORST_PAIRS);
+        self.worst.truncate(MAX_WORST_PAIRS);
         self.worst = self.worst.into_iter().map(PairVerdict::bounded).collect();
         while self.stored() > STATUS_MAX && self.worst.pop().is_some() {}
         self
@@ -235,7 +235,7 @@ mod tests {
             };
             let bounded = status.bounded();
             assert!(bounded.stored() <= STATUS_MAX, "{text}: {}", bounded.stored());
-            assert!((8..=MOST_WORST_PAIRS).contains(&bounded.worst.len()), "{text}: {}", bounded.worst.len());
+            assert!((8..=MAX_WORST_PAIRS).contains(&bounded.worst.len()), "{text}: {}", bounded.worst.len());
         }
     }
 
@@ -271,6 +271,6 @@ mod tests {
                 .to_owned(),
         };
         let status = NetworkTestStatus { worst: vec![usual; 20], ..NetworkTestStatus::default() };
-        assert_eq!(status.bounded().worst.len(), MOST_WORST_PAIRS);
+        assert_eq!(status.bounded().worst.len(), MAX_WORST_PAIRS);
     }
 }

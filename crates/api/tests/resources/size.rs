@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cluster::{api, client, server, try_create, typed};
 use crate::sample::{attachment, ocid, profile, with, with_template};
 
-const MOST: usize = 900;
+const MAX_BYTES: usize = 900;
 const TOO_LARGE: &str = "is too large: with the object's name it may take 900 bytes";
 /// The rule counts a comma after each last one, `true` as `false`, and `Host` as `Attach`.
 const ROUNDED_UP: usize = 8;
@@ -51,7 +51,7 @@ async fn size_rule_counts_the_size_stored_in_etcd() {
     for mut spec in specs() {
         spec["displayName"] = json!("d".repeat(240));
         let named = |length: usize| with(attachment(&"n".repeat(length)), spec.clone());
-        let most = 1 + MOST - stored(&named(1)).await;
+        let most = 1 + MAX_BYTES - stored(&named(1)).await;
         assert!((ROUNDED_UP + 1..253).contains(&most), "it is the size that bounds it: {most} {spec}");
         let fits = try_create(&client, &named(most - ROUNDED_UP)).await;
         assert!(fits.is_ok(), "{spec}: {:?}", fits.err());
