@@ -17,7 +17,7 @@ impl TunableKeys {
     /// Reads a list with commas.
     ///
     /// # Errors
-    /// If an entry is no key, or one that no policy may set.
+    /// If an entry is not a key, or is one that no policy may set.
     pub fn parse(text: &str) -> Result<Self, String> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         let keys: BTreeSet<String> = entries.map(check).collect::<Result<_, String>>()?;

@@ -104,7 +104,7 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
         to: desired.value.clone(),
         kind: kind(desired.clone()),
     };
-    // A value that was noted and never set is no drift: the agent was killed in between.
+    // A value that was noted and never set has not drifted: the agent was killed in between.
     let is_drift = noted.is_some_and(|noted| !is_same(current, &noted.before));
     match facts.history.attempt(item, &desired.value, is_drift, facts.now) {
         Attempt::Set => plan.steps.push(step(StepKind::Set)),

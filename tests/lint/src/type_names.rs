@@ -16,6 +16,7 @@ const USER_WORDS: &[(&str, &str)] = &[
     ("DaemonSets", "its plural"),
     ("NativePodNetwork", "a kind of OKE"),
     ("NetworkTests", "the plural of our kind"),
+    ("NodePolicies", "the plural of our kind"),
     ("PathMtu", "a cause that network tests report"),
     ("PodNetwork", "a cause that network tests report"),
     ("ServiceAccount", "a kind of Kubernetes"),
