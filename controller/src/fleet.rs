@@ -11,12 +11,15 @@
 //! The sweep also sends the rules of health signals ([`rules`]) to agents that have others, and [`plugin_states`] adds to the
 //! roster what only the OCI API knows.
 //!
+//! [`bundle`] relays what agents send for support, as one stream.
+//!
 //! Summaries are lost with the leader: the next one asks every agent within half a minute, and judges a node only after its
 //! first answer.
 
 pub(crate) mod account;
 pub(crate) mod agents;
 pub(crate) mod answer;
+pub(crate) mod bundle;
 pub(crate) mod census;
 pub(crate) mod condition;
 pub(crate) mod findings;

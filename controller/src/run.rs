@@ -17,7 +17,7 @@ use channel::Identity;
 use clap::FromArgMatches as _;
 use kube::Client;
 use oci::Oci;
-use resident::config::explain;
+use resident::config::{Layers, explain};
 use resident::reload::RunningConfiguration;
 use resident::{command_line, logging, reload, scrape, server};
 use tokio::net::TcpListener;
@@ -148,7 +148,8 @@ async fn controller(settings: Settings, live: RunningConfiguration<Settings>) ->
         .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
     let client = client::connect().await?;
-    let (member, view_port) = member(&settings, &client, &identity, &status_server).await?;
+    let (member, view_port) =
+        member(&settings, &client, &identity, &status_server, configuration(live.layers())?).await?;
     tracing::info!(
         event = "controller.started",
         version = env!("CARGO_PKG_VERSION"),
@@ -235,6 +236,7 @@ async fn member(
     client: &Client,
     name: &str,
     status_server: &StatusServer,
+    configuration: String,
 ) -> anyhow::Result<(FleetMember, TcpListener)> {
     let port = TcpListener::bind(settings.view_listen)
         .await
@@ -244,7 +246,16 @@ async fn member(
     let entry = KeyEntry::new(client, &namespace, name.to_owned(), identity.fingerprint(), metrics);
     let view = Arc::new(FleetView::new(name.to_owned()));
     let rules = settings.health_rules.clone();
-    Ok((FleetMember { identity, entry, view, namespace, rules }, port))
+    Ok((FleetMember { identity, entry, view, namespace, rules, configuration }, port))
+}
+
+/// The settings that are set, for bundles.
+fn configuration(layers: &Layers) -> anyhow::Result<String> {
+    let keys = args::keys();
+    let read = layers.read(&keys);
+    let problems: Vec<String> = read.problems.iter().map(ToString::to_string).collect();
+    let document = serde_json::json!({ "set": explain::set(&keys, &read.values), "problems": problems });
+    serde_json::to_string_pretty(&document).context("writing the configuration as JSON")
 }
 
 /// Publishes the key; never returns. A replica that waits for the Lease does this too: agents know its key when it leads.

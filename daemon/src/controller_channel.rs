@@ -3,11 +3,12 @@
 //!
 //! ```text
 //!   Identity ─▶ announcement ─▶ annotation of the Pod ─▶ controller
-//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details, rules, probes)
+//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details, rules, probes, bundle)
 //! ```
 
 mod announcement;
 mod answers;
+mod bundle_stream;
 mod controller_rules;
 mod trusted_keys;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use channel::{Announcement, Identity, Limits};
 use health::summary::poll::NodeReport;
+use resident::config::Layers;
 use resident::logging::chain;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -24,20 +26,21 @@ use crate::probes::{ProbeEnvironment, ProbeHandler};
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::notices::Notices;
 use crate::report::status_server::StatusServer;
-use crate::settings::Settings;
 use crate::sources::backoff::persist;
 use answers::Answers;
+use bundle_stream::BundleStream;
 use controller_rules::ControllerRules;
 use trusted_keys::ControllerKeys;
 
 /// Serves the channel and publishes its key, with retries. While that fails, `notices` say why.
 pub(crate) async fn run(
-    settings: Arc<Settings>,
     status_server: Arc<StatusServer>,
     gate: RepairGate,
     node_report: watch::Sender<NodeReport>,
     notices: Notices,
+    layers: Layers,
 ) {
+    let settings = status_server.agent.settings.clone();
     let Some(address) = settings.channel else {
         tracing::info!(event = "channel.off", "CHANNEL_PORT is 0, or NODE_IP is not set");
         return std::future::pending().await;
@@ -56,7 +59,8 @@ pub(crate) async fn run(
     let keys = ControllerKeys::default();
     let probes = ProbeHandler::new(ProbeEnvironment::of_this_process());
     let rules = ControllerRules::new(settings.controller_rules());
-    let answers = Answers { settings: settings.clone(), status_server, gate, node_report, rules, probes };
+    let bundle = BundleStream::new(settings.clone(), layers);
+    let answers = Answers { settings: settings.clone(), status_server, gate, node_report, rules, probes, bundle };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {
         Err(error) = channel::serve(listener, &identity, keys.trusted(), Arc::new(answers), Limits::default()) => error,

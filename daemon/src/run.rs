@@ -194,7 +194,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     let wakeups = Wakeups::new(agent.clone(), notices, previews, reports_in);
     log_start(&settings, &npn);
     let cluster = ClusterSources { npn, attachments };
-    let file = live.file().display().to_string();
+    let (file, layers) = (live.file().display().to_string(), live.layers().clone());
     let configuration_notices = notices_of("configuration");
     let reload = live.changed(settings.resident.reload_jitter().mul_f64(chance()), |trouble| {
         let invalid = |message| Condition::degraded(Reason::ConfigurationInvalid, message).about(&file);
@@ -216,7 +216,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         ended = cni_records::run(records, agent.clone()) => ended.context("reading the plugins' records").map(|()| End::Stopped)?,
         ended = follow_up::run(agent.clone()) => ended.context("looking after addresses").map(|()| End::Stopped)?,
         () = port::run(settings.listen, status_server.clone(), notices_of("port")) => bail!("the port's server ended"),
-        () = controller_channel::run(settings.clone(), status_server.clone(), gate.clone(), node_report_in, notices_of("channel")) => bail!("the channel's server ended"),
+        () = controller_channel::run(status_server.clone(), gate.clone(), node_report_in, notices_of("channel"), layers) => bail!("the channel's server ended"),
         () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, agent.policies.named(), notices_of("limits")) => bail!("the task that raises limits ended"),
         ended = node_policy::run(agent.clone(), notices_of("policies")) => ended.context("applying node policies").map(|()| End::Stopped)?,
         () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => bail!("the metrics' server ended"),

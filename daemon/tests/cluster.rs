@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
 
+#[path = "cluster/bundle_stream.rs"]
+mod bundle_stream;
 #[expect(dead_code, reason = "the same as for the tests of the agent without a cluster, which do more with it")]
 #[path = "agent/called.rs"]
 mod called;

@@ -9,7 +9,7 @@ use hyper::Uri;
 use crate::ends::{Source, is_name};
 
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing; `nettest` creates a
-/// NetworkTest and deletes it.
+/// NetworkTest and deletes it, `bundle` writes a file.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
 pub(crate) struct Args {
@@ -28,7 +28,7 @@ Exit status:
      reachable
   2  wrong command line, a word that explain does not know, or a test that the API server or the controller refuses
   3  nettest: not decided: some packets pass and several causes are left, an agent did not answer, the test timed out, or the
-     command failed (no access, no controller)
+     command failed (no access, no controller); bundle: written, and something is missing
 
 Examples:
   kubectl oke-node status --problems              nodes that are not healthy, the worst first
@@ -92,6 +92,15 @@ Examples:
   kubectl oke-node nettest 10.0.10.2/10.0.11.2 10.0.20.3    from the address of a secondary VNIC
   kubectl oke-node nettest 10.0.10.2 imds               a service: gateway, imds, dns, apiserver, oci-services")]
     Nettest(NetTestArgs),
+    /// Write one tar for support, without secrets: the controller, the fleet, our objects, and the bundles of up to 20 nodes
+    #[command(after_help = "\
+Exit status: 0 complete; 1 failed, and no file was written; 2 wrong command line; 3 written, and something is missing (README.txt).
+
+Examples:
+  kubectl oke-node bundle --problems --file oke.tar    with the nodes that are not healthy, the worst first
+  kubectl oke-node bundle --node 10.0.0.2 --node 10.0.0.3 --file oke.tar
+  kubectl oke-node bundle --file - | gzip > oke.tar.gz    without nodes")]
+    Bundle(BundleArgs),
     /// Explain an error code, a condition, a reason, a signal, a rule or an Xid, without a cluster
     #[command(after_help = "\
 Examples:
@@ -135,6 +144,26 @@ pub(crate) struct GpusArgs {
     #[command(flatten)]
     pub selection: NodeSelection,
     /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Which nodes a bundle has, and where it goes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct BundleArgs {
+    /// The tar to write, readable by you only; `-` is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// With the bundle of this Node; may be repeated
+    #[arg(long, value_parser = node_name, value_name = "NAME", conflicts_with_all = ["problems", "pool", "labels"])]
+    pub node: Vec<String>,
+    /// With the bundles of nodes that are not healthy, the worst first
+    #[arg(long)]
+    pub problems: bool,
+    /// The selection.
+    #[command(flatten)]
+    pub selection: NodeSelection,
+    /// The output format of the summary.
     #[command(flatten)]
     pub output: Output,
 }

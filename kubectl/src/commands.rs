@@ -1,5 +1,6 @@
 //! The commands, a file each. Each collects an answer as data; `run.rs` prints it.
 
+pub(crate) mod bundle;
 pub(crate) mod connection;
 pub(crate) mod explain;
 pub(crate) mod gpus;

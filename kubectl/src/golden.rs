@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use api::VnicAttachment;
+use api::bundle::BundledNode;
 use command::page::Page;
 use health::Fleet;
 use health::fleet::NodeState;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use vcn::Ocid;
 
 use crate::cluster::Attachments;
+use crate::commands::bundle::{Bundle, Missing};
 use crate::commands::gpus::Gpus;
 use crate::commands::node::finding::Finding;
 use crate::commands::node::{NodeAnswer, NodeObject};
@@ -48,6 +50,21 @@ fn vnics(instance: Option<&Ocid>) -> Vnics {
     let mut objects: Vec<VnicAttachment> = read("vnics/objects.json");
     objects.retain(|object| instance.is_none_or(|instance| object.spec.instance_id == *instance));
     Vnics::of(Attachments { objects, unreadable: Vec::new() })
+}
+
+#[test]
+fn bundle_shows_what_it_lacks() {
+    let node = |name: &str, entries, bytes, problem: Option<&str>| BundledNode {
+        name: name.to_owned(),
+        entries,
+        bytes,
+        problem: problem.map(str::to_owned),
+    };
+    let missing = Missing { part: "objects/deployments".to_owned(), why: "deployments.apps is forbidden".to_owned() };
+    let nodes = vec![node("10.0.0.2", 41, 2_345_678, None), node("10.0.0.3", 0, 0, Some("no agent runs on the node"))];
+    let bundle = Bundle { file: "oke.tar".into(), bytes: 2_800_000, nodes, missing: vec![missing] };
+    shows(&bundle, NARROW, "bundle/table.txt");
+    assert_eq!(bundle.exit(), Exit::Undecided);
 }
 
 #[test]

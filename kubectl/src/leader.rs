@@ -1,6 +1,8 @@
 //! The leader's view of the fleet. It listens on its pod's loopback only; the API server and the kubelet carry the request
 //! there (port-forward), so it needs the right to `pods/portforward` and nothing else is open.
 
+pub(crate) mod stream;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};

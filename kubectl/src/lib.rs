@@ -4,6 +4,7 @@
 //!   leader ──▶ pod of the Lease, port-forward ──▶ fleet, one node ─┐
 //!                          (not reachable: nodes, from the API) ───┼─▶ commands ─▶ table, JSON or YAML
 //!   cluster ─▶ API server: Nodes, VnicAttachments ─────────────────┘
+//!   bundle ─▶ objects that the user may read, and the leader's stream with bundles of nodes ─▶ commands/bundle
 //!   connection ─▶ objects that the user may read, and NetworkTests ─▶ commands/connection
 //!   catalog ─▶ what this program knows offline: signals, rules, codes, reasons ─▶ commands/explain
 //! ```
@@ -11,6 +12,7 @@
 //! A new command is a file in `commands`, a variant in `args.rs` and a line in `run.rs`.
 
 mod args;
+mod bundle;
 mod catalog;
 mod causes;
 mod cluster;

@@ -6,15 +6,17 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
+use api::bundle::BUNDLE_NODES_MAX;
 use clap::Parser as _;
 use command::page::Page;
 use serde::Serialize;
 use tokio::time::timeout;
 use vcn::printable;
 
-use crate::args::{Args, Command, Format, NetTestArgs};
+use crate::args::{Args, BundleArgs, Command, Format, NetTestArgs};
+use crate::bundle::file::is_stdout;
 use crate::cluster::Cluster;
-use crate::commands::{connection, explain, gpus, nettest, node, status, vnics};
+use crate::commands::{bundle, connection, explain, gpus, nettest, node, status, vnics};
 use crate::ends::{Source, Target};
 use crate::failure;
 use crate::probe_spec;
@@ -22,6 +24,9 @@ use crate::table::paint;
 
 /// For a command with all its requests: more than a network test takes.
 const LONGEST: Duration = Duration::from_mins(6);
+
+/// For a bundle: more than the leader takes for one.
+const LONGEST_BUNDLE: Duration = Duration::from_mins(15);
 
 /// The exit status, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +37,7 @@ pub enum Exit {
     Problem = 1,
     /// Wrong command line.
     Usage = 2,
-    /// A test whose result names neither success nor cause.
+    /// A test whose result names neither success nor cause; a bundle that lacks something.
     Undecided = 3,
 }
 
@@ -70,6 +75,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let cluster = Cluster::new(args.target);
+    let longest = if matches!(args.command, Command::Bundle(_)) { LONGEST_BUNDLE } else { LONGEST };
     let command = async {
         match args.command {
             Command::Status(args) => print(&status::run(&cluster, &args).await?, args.output.format),
@@ -77,12 +83,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             Command::Node(args) => print(&node::run(&cluster, &args.name).await?, args.output.format),
             Command::Vnics(args) => print(&vnics::run(&cluster, &args).await?, args.output.format),
             Command::Nettest(args) => network_test(&cluster, &args).await,
+            Command::Bundle(args) => write_bundle(&cluster, &args).await,
             Command::Explain(args) => print(&explain::run(&args.words.join(" ")), args.output.format),
         }
     };
     let exit = runtime.block_on(async {
-        let ended = timeout(LONGEST, command).await;
-        ended.unwrap_or_else(|_| bail!("no complete answer within {} s", LONGEST.as_secs()))
+        let ended = timeout(longest, command).await;
+        ended.unwrap_or_else(|_| bail!("no complete answer within {} s", longest.as_secs()))
     });
     // A lookup of a name may hang in a thread.
     runtime.shutdown_background();
@@ -123,6 +130,18 @@ async fn network_test(cluster: &Cluster, args: &NetTestArgs) -> anyhow::Result<E
     }
 }
 
+async fn write_bundle(cluster: &Cluster, args: &BundleArgs) -> anyhow::Result<Exit> {
+    if args.node.len() > BUNDLE_NODES_MAX {
+        return Ok(failed(&anyhow!("a bundle has at most {BUNDLE_NODES_MAX} nodes"), Exit::Usage));
+    }
+    let bundle = bundle::run(cluster, args).await?;
+    if is_stdout(&args.file) {
+        eprint!("{}", text(&bundle, args.output.format, false)?);
+        return Ok(bundle.exit());
+    }
+    print(&bundle, args.output.format)
+}
+
 fn failed(error: &anyhow::Error, exit: Exit) -> Exit {
     eprintln!("kubectl oke-node: {}", words(error));
     exit
@@ -134,21 +153,24 @@ pub fn words(error: &anyhow::Error) -> String {
 }
 
 fn print(answer: &impl Answer, format: Format) -> anyhow::Result<Exit> {
-    let text = match format {
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let text = text(answer, format, std::io::stdout().is_terminal() && !is_plain)?;
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(answer.exit())
+}
+
+fn text(answer: &impl Answer, format: Format, is_colored: bool) -> anyhow::Result<String> {
+    Ok(match format {
         Format::Json => serde_json::to_string_pretty(answer).context("writing JSON")? + "\n",
         Format::Yaml => serde_yaml_ng::to_string(answer).context("writing YAML")?,
         Format::Table | Format::Wide => {
-            let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            let mut page =
-                if std::io::stdout().is_terminal() && !is_plain { Page::colored(paint) } else { Page::default() };
+            let mut page = if is_colored { Page::colored(paint) } else { Page::default() };
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now_unix_millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
             answer.show(&mut page, Style { wide: format == Format::Wide, now_unix_millis });
             page.into_text()
         }
-    };
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
-    Ok(answer.exit())
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::fleet::account;
 use crate::fleet::agents::follow_agents;
+use crate::fleet::bundle::{BundleSources, Bundles};
 use crate::fleet::keys::KeyEntry;
 use crate::fleet::rules_file::follow as follow_rules;
 use crate::fleet::shared::SharedRoster;
@@ -29,6 +30,8 @@ pub(crate) struct FleetMember {
     pub namespace: String,
     /// The file of rules for all agents.
     pub rules: PathBuf,
+    /// The settings that are set, as JSON.
+    pub configuration: String,
 }
 
 /// Asks, judges, writes and shows; never returns. `nodes` becomes true when all Nodes are known.
@@ -39,9 +42,18 @@ pub(crate) async fn run(
     mut nodes: watch::Receiver<bool>,
 ) {
     let LeaderContext { client, store, metrics, .. } = context;
-    let FleetMember { identity, entry, view, namespace, rules } = member;
+    let FleetMember { identity, entry, view, namespace, rules, configuration } = member;
     let channel = ChannelClient::new(identity);
-    view.lead(LeaderView { roster: roster.clone(), store: store.clone(), client: channel.clone() });
+    let sources = BundleSources {
+        name: view.name().to_owned(),
+        configuration,
+        roster: roster.clone(),
+        store: store.clone(),
+        metrics: metrics.clone(),
+        channel: channel.clone(),
+    };
+    let bundles = Bundles::new(client.clone(), &namespace, sources);
+    view.lead(LeaderView { roster: roster.clone(), store: store.clone(), client: channel.clone(), bundles });
     let (read, mut agents) = watch::channel(false);
     let follow = follow_agents(client.clone(), &namespace, store.watches(), read, |peers| {
         let mut all = roster.lock();

@@ -3,20 +3,22 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use api::bundle::VIEW_BUNDLE_PATH;
 use channel::Client;
 use health::Fleet;
 use health::fleet::{FleetNode, NodeDetails};
 use resident::logging::chain;
-use resident::server::{Answer, Caller, Handler};
+use resident::server::{Answer, Caller, Handler, StreamRequest};
+use stream::Chunks;
 use tokio::time::Instant;
 
 use crate::cluster::store::{NodeView, Store};
 use crate::fleet::answer::details;
+use crate::fleet::bundle::Bundles;
 use crate::fleet::roster::Roster;
 use crate::fleet::shared::SharedRoster;
 use crate::malloc;
 
-#[derive(Debug)]
 pub(crate) struct FleetView {
     name: String,
     /// The leader, as long as it is another one.
@@ -27,18 +29,23 @@ pub(crate) struct FleetView {
 }
 
 /// What the leader shows.
-#[derive(Debug)]
 pub(crate) struct LeaderView {
     pub roster: Arc<SharedRoster>,
     pub store: Arc<Store>,
     /// Asks an agent for details.
     pub client: Client,
+    /// For those with a token.
+    pub bundles: Bundles,
 }
 
 impl FleetView {
     /// Of a replica that is not the leader yet.
     pub(crate) fn new(name: String) -> Self {
         Self { name, leader: Mutex::default(), fleet: OnceLock::new(), whole: tokio::sync::Mutex::default() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn set_leader(&self, leader: Option<&str>) {
@@ -48,6 +55,12 @@ impl FleetView {
     /// This replica is the leader, until the process ends.
     pub(crate) fn lead(&self, fleet: LeaderView) {
         let _ = self.fleet.set(fleet);
+    }
+
+    fn not_leader(&self) -> Answer {
+        let other = self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let other = other.unwrap_or_else(|| "not known yet".to_owned());
+        Answer::text(503, &format!("not the leader; the leader is {other}\n"))
     }
 
     async fn whole(&self, leader: &LeaderView) -> Answer {
@@ -92,15 +105,23 @@ impl FleetView {
 impl Handler for FleetView {
     async fn answer(&self, path: &str, _: Caller) -> Answer {
         let Some(leader) = self.fleet.get() else {
-            let other = self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let other = other.unwrap_or_else(|| "not known yet".to_owned());
-            return Answer::text(503, &format!("not the leader; the leader is {other}\n"));
+            return self.not_leader();
         };
         match path.strip_prefix("/fleet") {
             Some("") => self.whole(leader).await,
             Some(name) if name.len() > 1 => self.node(leader, name.trim_start_matches('/')).await,
             _ => Answer::text(404, "not found\n"),
         }
+    }
+
+    async fn stream(&self, request: &StreamRequest<'_>) -> Option<Result<Chunks, Answer>> {
+        if request.path != VIEW_BUNDLE_PATH {
+            return None;
+        }
+        Some(match self.fleet.get() {
+            Some(leader) => leader.bundles.open(request).await,
+            None => Err(self.not_leader()),
+        })
     }
 }
 

@@ -1,10 +1,12 @@
 //! Agents that speak the real protocol on loopback, and their Pods.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use api::bundle::AGENT_BUNDLE_PATH;
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, Share, TrustedKeys, serve};
 use health::report::Verdict;
@@ -17,6 +19,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use nettest::probe::{PROBE_VERSION, ProbeReport, Tally};
 use serde_json::json;
+use stream::{Chunks, end, entry, pipe};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
@@ -50,6 +53,19 @@ struct AgentState {
     allocatable_memory: AtomicU64,
     /// The rules that it received last.
     rules: Mutex<Option<String>>,
+    /// The bundle that it sends; none is an agent of an earlier release.
+    bundle: Mutex<Option<FakeBundle>>,
+}
+
+/// What an agent sends as its bundle.
+#[derive(Clone, Debug)]
+pub(crate) enum FakeBundle {
+    /// These bytes, and the end.
+    Whole(Vec<u8>),
+    /// These bytes, and then the connection breaks.
+    Broken(Vec<u8>),
+    /// So many entries of a megabyte.
+    Megabytes(usize),
 }
 
 /// The keys that agents trust, as their kubelets mount them.
@@ -83,6 +99,32 @@ impl Handler for AgentState {
             }
             _ => Reply::text(404, "not found\n"),
         }
+    }
+
+    fn stream(&self, request: &Request) -> Option<Result<Chunks, Reply>> {
+        if request.path != AGENT_BUNDLE_PATH {
+            return None;
+        }
+        let bundle = self.bundle.lock().unwrap().clone()?;
+        let (sender, chunks) = pipe();
+        let mut writer = sender.into_writer();
+        std::thread::spawn(move || {
+            match bundle {
+                FakeBundle::Whole(bytes) => writer.write_all(&bytes)?,
+                FakeBundle::Broken(bytes) => {
+                    writer.write_all(&bytes)?;
+                    return writer.flush();
+                }
+                FakeBundle::Megabytes(count) => {
+                    for number in 0..count {
+                        writer.write_all(&entry(&format!("bundle/{number}.txt"), &[b'x'; 1 << 20])?)?;
+                    }
+                    writer.write_all(&end())?;
+                }
+            }
+            writer.finish()
+        });
+        Some(Ok(chunks))
     }
 }
 
@@ -217,6 +259,11 @@ impl FakeAgent {
     /// The rules that it received last.
     pub(crate) fn rules(&self) -> Option<String> {
         self.state.rules.lock().unwrap().clone()
+    }
+
+    /// What it sends as the bundle of its node.
+    pub(crate) fn has_bundle(&self, bundle: FakeBundle) {
+        *self.state.bundle.lock().unwrap() = Some(bundle);
     }
 
     /// It is of release 0.2.0, which takes no rules.

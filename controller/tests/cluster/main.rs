@@ -4,6 +4,7 @@
 mod access;
 mod agents;
 mod at_rest;
+mod bundles;
 mod chaos;
 mod fleet;
 mod fleet_scale;

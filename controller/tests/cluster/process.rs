@@ -94,6 +94,11 @@ impl Controller {
         get(self.view, path)
     }
 
+    /// Where the view listens.
+    pub(crate) const fn view_address(&self) -> SocketAddr {
+        self.view
+    }
+
     /// The value of a metric, by the beginning of its line.
     pub(crate) fn metric(&self, line: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics")?;

@@ -14,6 +14,8 @@
 //!   node_policy      operators ──▶ NodePolicy ──▶ kernel settings and link options of nodes
 //!   network_test     operators ──▶ NetworkTest ──▶ probes between nodes
 //!
+//!   bundle           what agent, controller and kubectl exchange for support bundles
+//!
 //!   crd, schema, size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
 //! ```
 //!
@@ -21,6 +23,7 @@
 //! must not hide the others. Statuses are read field by field.
 
 pub mod annotation;
+pub mod bundle;
 pub mod condition;
 pub mod crd;
 mod names;

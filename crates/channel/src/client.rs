@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http_body_util::{Full, LengthLimitError};
 use hyper::client::conn::http1;
-use hyper::header::{ETAG, HOST, IF_NONE_MATCH};
+use hyper::header::{HOST, IF_NONE_MATCH};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
@@ -22,7 +22,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
-use crate::message::{Reply, Request, collect};
+use crate::message::{Reply, Request};
+use crate::reply_stream::ReplyStream;
 use crate::verify::PinnedKeys;
 use crate::{BODY_MAX, HEAD_MAX};
 
@@ -111,7 +112,21 @@ impl Client {
         timeout(limit, self.exchange(peer, request)).await.unwrap_or(Err(SendError::Slow { address, limit }))
     }
 
+    /// Sends a request whose reply may be a stream. Its status comes within `limit`, its body as it is read.
+    ///
+    /// # Errors
+    /// If no reply began within `limit`.
+    pub async fn open(&self, peer: Peer, request: Request, limit: Duration) -> Result<ReplyStream, SendError> {
+        let address = peer.address;
+        timeout(limit, self.begin(peer, request)).await.unwrap_or(Err(SendError::Slow { address, limit }))
+    }
+
     async fn exchange(&self, peer: Peer, request: Request) -> Result<Reply, SendError> {
+        let (address, reply) = (peer.address, self.begin(peer, request).await?);
+        reply.collect().await.map_err(|error| classify(address, error))
+    }
+
+    async fn begin(&self, peer: Peer, request: Request) -> Result<ReplyStream, SendError> {
         let address = peer.address;
         let broken = |source: Box<dyn Error + Send + Sync>| SendError::Exchange { address, source };
         let late = || io::Error::from(io::ErrorKind::TimedOut);
@@ -131,27 +146,21 @@ impl Client {
         let (mut sender, connection) = http.handshake(TokioIo::new(tls)).await.map_err(|error| broken(error.into()))?;
         let request = self::request(address, request).map_err(|error| broken(error.into()))?;
         // Polled next to the request: it carries the bytes.
-        let response = async {
-            let response = sender.send_request(request).await?;
-            let (head, body) = response.into_parts();
-            let etag = head.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
-            Ok(Reply { status: head.status.as_u16(), etag, body: collect(body).await? })
-        };
-        tokio::pin!(connection, response);
+        let response = sender.send_request(request);
+        let mut connection = Box::pin(connection);
+        tokio::pin!(response);
         // Cancel-safe: neither is polled again. A server that rejects the client's key says so only here.
-        let reply = tokio::select! {
+        let (response, connection) = tokio::select! {
             biased;
-            reply = &mut response => reply,
+            response = &mut response => (response, Some(connection)),
             ended = &mut connection => match ended {
-                Ok(()) => response.await,
+                Ok(()) => (response.await, None),
                 // The reply may have come with the end.
-                Err(error) => match timeout(Duration::ZERO, response).await {
-                    Ok(Ok(reply)) => Ok(reply),
-                    _ => Err(error.into()),
-                },
+                Err(error) => (timeout(Duration::ZERO, response).await.unwrap_or(Err(error)), None),
             },
         };
-        reply.map_err(|error| classify(address, error))
+        let response = response.map_err(|error| classify(address, error.into()))?;
+        Ok(ReplyStream::new(address, response, connection))
     }
 
     pub(crate) fn config(&self, key: Fingerprint) -> Result<ClientConfig, rustls::Error> {

@@ -14,6 +14,7 @@ mod client;
 mod fingerprint;
 mod identity;
 mod message;
+mod reply_stream;
 mod server;
 mod verify;
 
@@ -23,6 +24,7 @@ pub use client::{Client, Peer, SendError};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use identity::{Identity, IdentityError};
 pub use message::{Reply, Request};
+pub use reply_stream::ReplyStream;
 pub use server::{Handler, serve};
 pub use verify::TrustedKeys;
 

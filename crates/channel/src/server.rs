@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http_body_util::{Full, LengthLimitError};
+use http_body_util::{Either, Full, LengthLimitError};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use hyper::server::conn::http1;
@@ -15,8 +15,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::version::TLS13;
+use stream::{Chunks, STREAM_MAX, expired};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -30,13 +32,21 @@ use crate::verify::{PinnedKeys, TrustedKeys};
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// How long a connection may last.
+/// How long a connection may last, unless its reply is a stream.
 const CONNECTION: Duration = Duration::from_secs(60);
+
+/// A reply as it is sent.
+type ReplyBody = Either<Full<Bytes>, Chunks>;
 
 /// What answers requests.
 pub trait Handler: Send + Sync + 'static {
     /// Answers a request of a trusted peer.
     fn handle(&self, request: Request) -> impl Future<Output = Reply> + Send;
+
+    /// Answers a request whose reply has no length in advance, or refuses it; none for all others.
+    fn stream(&self, _: &Request) -> Option<Result<Chunks, Reply>> {
+        None
+    }
 }
 
 /// Serves a listener; never returns.
@@ -95,18 +105,24 @@ async fn connection(
         Err(_) => return tracing::debug!(event = "channel.refused", %peer, error = "the handshake took too long"),
     };
     slot.pass(Instant::now());
-    let service = service_fn(move |request| respond(request, peer.ip().to_canonical(), handler.clone()));
+    let (limit_in, limit) = watch::channel(CONNECTION);
+    let service =
+        service_fn(move |request| respond(request, peer.ip().to_canonical(), handler.clone(), limit_in.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).keep_alive(false).max_buf_size(HEAD_MAX);
-    // A peer that closes early is no failure of this side.
-    let _ = timeout(CONNECTION, http.serve_connection(TokioIo::new(tls), service)).await;
+    // Cancel-safe: whichever ends first ends the connection. A peer that closes early is no failure of this side.
+    tokio::select! {
+        _ = http.serve_connection(TokioIo::new(tls), service) => {}
+        () = expired(limit) => {}
+    }
 }
 
 async fn respond(
     request: hyper::Request<Incoming>,
     peer: IpAddr,
     handler: Arc<impl Handler>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+    limit: watch::Sender<Duration>,
+) -> Result<Response<ReplyBody>, Infallible> {
     let (head, body) = request.into_parts();
     let has_body = match head.method {
         Method::GET => false,
@@ -124,15 +140,22 @@ async fn respond(
     let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
     let body = has_body.then_some(body);
     let request = Request { path, if_none_match: if_none_match.clone(), body, peer: Some(peer) };
-    let mut reply = handler.handle(request).await;
+    let mut reply = match handler.stream(&request) {
+        Some(Ok(chunks)) => {
+            limit.send_replace(STREAM_MAX);
+            return Ok(Response::new(Either::Right(chunks)));
+        }
+        Some(Err(reply)) => reply,
+        None => handler.handle(request).await,
+    };
     if reply.status == 200 && reply.etag.is_some() && reply.etag == if_none_match {
         reply = Reply { status: 304, etag: reply.etag, body: Bytes::new() };
     }
     Ok(response(reply))
 }
 
-fn response(Reply { status, etag, body }: Reply) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
+fn response(Reply { status, etag, body }: Reply) -> Response<ReplyBody> {
+    let mut response = Response::new(Either::Left(Full::new(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind = if status == 200 { "application/json" } else { "text/plain; charset=utf-8" };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

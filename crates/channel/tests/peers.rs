@@ -7,11 +7,13 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use channel::{
     BODY_MAX, Client, Fingerprint, Handler, Identity, Limits, Peer, Reply, Request, SendError, TrustedKeys, serve,
 };
+use stream::{Chunks, pipe};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
@@ -31,7 +33,34 @@ impl Handler for Echo {
             path => Reply::ok([path.as_bytes(), request.body.unwrap_or_default().as_ref()].concat()),
         }
     }
+
+    fn stream(&self, request: &Request) -> Option<Result<Chunks, Reply>> {
+        let (sender, chunks) = pipe();
+        match request.path.as_str() {
+            "/stream" => {
+                let mut writer = sender.into_writer();
+                thread::spawn(move || {
+                    for _ in 0..STREAM_BYTES / 1024 {
+                        writer.write_all(&[7; 1024])?;
+                        WRITTEN.fetch_add(1024, Ordering::Relaxed);
+                    }
+                    writer.finish()
+                });
+            }
+            "/broken-stream" => {
+                tokio::spawn(async move { sender.send("half".into()).await });
+            }
+            // The writer waits, and neither writes nor ends.
+            "/silent-stream" => std::mem::forget(sender),
+            "/busy-stream" => return Some(Err(Reply::text(429, "busy\n"))),
+            _ => return None,
+        }
+        Some(Ok(chunks))
+    }
 }
+
+/// What the writer of `/stream` wrote. One test reads it.
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 /// An agent that trusts some keys; where it listens, and its key.
 async fn agent(trusted: &[Fingerprint]) -> Peer {
@@ -208,4 +237,49 @@ async fn several_requests_at_once_are_answered() {
     for request in requests.collect::<Vec<_>>() {
         assert_eq!(request.await.unwrap(), 200);
     }
+}
+
+/// The bytes that a stream of [`Echo`] has: more than every buffer between the two ends.
+const STREAM_BYTES: usize = 64 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_waits_for_its_reader_and_delays_no_other_request() {
+    let (client, key) = controller();
+    let peer = agent(&[key]).await;
+    let written = || WRITTEN.load(Ordering::Relaxed);
+    let mut reply = client.open(peer, Request::get("/stream"), LIMIT).await.unwrap();
+    assert_eq!(reply.status(), 200);
+    // Nothing is read: the writer stops soon, and other requests are answered.
+    let mut before = usize::MAX;
+    while before != written() {
+        before = written();
+        for _ in 0..10 {
+            assert_eq!(client.send(peer, Request::get("/a"), LIMIT).await.unwrap().status, 200);
+        }
+    }
+    assert!(before < STREAM_BYTES / 4, "{before} bytes wait in buffers");
+    let mut read = 0;
+    while let Some(bytes) = reply.next(LIMIT).await.unwrap() {
+        read += bytes.len();
+    }
+    assert_eq!(read, STREAM_BYTES);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_and_refused_streams_are_no_success() {
+    let (client, key) = controller();
+    let peer = agent(&[key]).await;
+    let mut broken = client.open(peer, Request::get("/broken-stream"), LIMIT).await.unwrap();
+    // What was written may be lost with the connection.
+    let ended = loop {
+        match broken.next(LIMIT).await {
+            Ok(Some(bytes)) => assert_eq!(bytes, "half".as_bytes()),
+            ended => break ended,
+        }
+    };
+    assert!(matches!(ended, Err(SendError::Exchange { .. })), "{ended:?}");
+    let mut silent = client.open(peer, Request::get("/silent-stream"), LIMIT).await.unwrap();
+    let ended = silent.next(Duration::from_millis(300)).await;
+    assert!(matches!(ended, Err(SendError::Slow { .. })), "{ended:?}");
+    assert_eq!(client.open(peer, Request::get("/busy-stream"), LIMIT).await.unwrap().status(), 429);
 }

@@ -68,6 +68,11 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
         Ok((settings, Self { keys, layers, values, had_file, seen, settings: PhantomData }))
     }
 
+    /// Where the configuration comes from.
+    pub const fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
     /// The configuration file.
     pub fn file(&self) -> &Path {
         &self.layers.file

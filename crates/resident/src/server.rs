@@ -10,24 +10,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
+use stream::{Chunks, STREAM_MAX, expired};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, yield_now};
 
 /// Connections served at once, per listener. One more takes the place of the oldest: answers take milliseconds, so the
 /// oldest is a client that dawdles, and the kubelet's probes must not wait behind it.
 const CONNECTIONS: usize = 16;
 
-/// How long a connection may last, whichever side is slow.
+/// How long a connection may last, whichever side is slow, unless its answer is a stream.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a client may take to ask.
@@ -40,6 +42,22 @@ const FOREIGN_HOST: &str = "the Host header names another host: use localhost\n"
 pub trait Handler: Send + Sync + 'static {
     /// Answers a GET of a path.
     fn answer(&self, path: &str, caller: Caller) -> impl Future<Output = Answer> + Send;
+
+    /// Answers a GET at a port on loopback whose answer has no length in advance, or refuses it; none for all others.
+    fn stream(&self, _: &StreamRequest<'_>) -> impl Future<Output = Option<Result<Chunks, Answer>>> + Send {
+        std::future::ready(None)
+    }
+}
+
+/// A request whose answer may be a stream.
+#[derive(Clone, Copy)]
+pub struct StreamRequest<'a> {
+    /// The path.
+    pub path: &'a str,
+    /// What follows the question mark.
+    pub query: &'a str,
+    /// The bearer token. Never logged.
+    pub token: Option<&'a str>,
 }
 
 /// An answer.
@@ -172,33 +190,54 @@ pub(crate) async fn connection(
     handler: Arc<impl Handler>,
     caller: Caller,
 ) {
-    let service = service_fn(move |request| respond(request, handler.clone(), caller));
+    let (limit_in, limit) = watch::channel(PATIENCE);
+    let service = service_fn(move |request| respond(request, handler.clone(), caller, limit_in.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(QUESTION).keep_alive(false).max_buf_size(16 * 1024);
-    // A client that goes away or talks nonsense is its own problem.
-    let _ = tokio::time::timeout(PATIENCE, http.serve_connection(TokioIo::new(stream), service)).await;
+    // Cancel-safe: whichever ends first ends the connection. A client that goes away or talks nonsense is its own problem.
+    tokio::select! {
+        _ = http.serve_connection(TokioIo::new(stream), service) => {}
+        () = expired(limit) => {}
+    }
 }
 
 async fn respond(
     request: Request<Incoming>,
     handler: Arc<impl Handler>,
     caller: Caller,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+    limit: watch::Sender<Duration>,
+) -> Result<Response<Either<Full<Bytes>, Chunks>>, Infallible> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        let mut response = Response::new(Full::default());
+        let mut response = Response::new(Either::Left(Full::default()));
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
     let answer = match caller {
         Caller::Local if !names_loopback(&request) => Answer::text(403, FOREIGN_HOST),
+        Caller::Local if let Some(stream) = handler.stream(&stream_request(&request)).await => match stream {
+            Ok(chunks) => {
+                limit.send_replace(STREAM_MAX);
+                return Ok(Response::new(Either::Right(chunks)));
+            }
+            Err(refusal) => refusal,
+        },
         _ => handler.answer(request.uri().path(), caller).await,
     };
     let Answer { status, content_type, body } = answer;
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    let mut response = Response::new(Either::Left(Full::new(Bytes::from(body))));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     Ok(response)
+}
+
+fn stream_request(request: &Request<Incoming>) -> StreamRequest<'_> {
+    let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    StreamRequest {
+        path: request.uri().path(),
+        query: request.uri().query().unwrap_or_default(),
+        token: authorization.and_then(|value| value.strip_prefix("Bearer ")),
+    }
 }
 
 /// Whether all names that a request has for this host mean loopback.

@@ -42,9 +42,8 @@ const ANSWERS: [(&str, &str); 7] = [
 pub(crate) fn write(settings: &Settings, layers: &Layers, output: Option<&Path>) -> anyhow::Result<Exit> {
     if let Some(path) = output {
         let file = AtomicFile::create(path, 0o600).with_context(|| format!("writing {}", path.display()))?;
-        let mut archive = Archive::new(file);
-        collect(settings, layers, &mut archive).with_context(|| format!("writing {}", path.display()))?;
-        archive.finish().and_then(AtomicFile::commit).with_context(|| format!("writing {}", path.display()))?;
+        let written = write_to(file, settings, layers);
+        written.and_then(AtomicFile::commit).with_context(|| format!("writing {}", path.display()))?;
         return Ok(Exit::Fine);
     }
     let out = io::stdout().lock();
@@ -54,10 +53,15 @@ pub(crate) fn write(settings: &Settings, layers: &Layers, output: Option<&Path>)
         );
         return Ok(Exit::Usage);
     }
-    let mut archive = Archive::new(out);
-    collect(settings, layers, &mut archive).context("writing to standard output")?;
-    archive.finish().map(drop).context("writing to standard output")?;
+    write_to(out, settings, layers).map(drop).context("writing to standard output")?;
     Ok(Exit::Fine)
+}
+
+/// Writes a bundle, and returns where it went.
+pub(crate) fn write_to<W: io::Write>(to: W, settings: &Settings, layers: &Layers) -> io::Result<W> {
+    let mut archive = Archive::new(to);
+    collect(settings, layers, &mut archive)?;
+    archive.finish()
 }
 
 fn collect<W: io::Write>(settings: &Settings, layers: &Layers, archive: &mut Archive<W>) -> io::Result<()> {

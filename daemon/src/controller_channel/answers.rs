@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use api::bundle::AGENT_BUNDLE_PATH;
 use channel::{BODY_MAX, Handler, Reply, Request};
 use health::summary::poll::{NodeReport, PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
@@ -10,9 +11,11 @@ use health::{Area, Report, Summary, Verdict, rules};
 use nettest::probe::PROBE_PATH;
 use serde::Serialize;
 use serde_json::json;
+use stream::Chunks;
 use tokio::sync::watch;
 use tunables::document::POLICY_PATH;
 
+use crate::controller_channel::bundle_stream::BundleStream;
 use crate::controller_channel::controller_rules::ControllerRules;
 use crate::facts::condition::{Condition, Reason};
 use crate::probes::ProbeHandler;
@@ -28,6 +31,7 @@ pub(super) struct Answers {
     pub(super) node_report: watch::Sender<NodeReport>,
     pub(super) rules: ControllerRules,
     pub(super) probes: ProbeHandler,
+    pub(super) bundle: BundleStream,
 }
 
 impl Handler for Answers {
@@ -64,9 +68,13 @@ impl Handler for Answers {
             }
             _ => Reply::text(
                 404,
-                "not found; this agent knows /v1/summary, /v1/node, /v1/rules, /v1/policy and /v1/probe\n",
+                "not found; this agent knows /v1/summary, /v1/node, /v1/rules, /v1/policy, /v1/probe and /v1/bundle\n",
             ),
         }
+    }
+
+    fn stream(&self, request: &Request) -> Option<Result<Chunks, Reply>> {
+        (request.path == AGENT_BUNDLE_PATH).then(|| self.bundle.open())
     }
 }
 
@@ -142,6 +150,7 @@ fn check(condition: &Condition) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use resident::config::Layers;
     use serde_json::Value;
     use tokio::sync::mpsc;
 
@@ -156,6 +165,7 @@ mod tests {
         let (node_report, kept) = watch::channel(NodeReport::default());
         let answers = Answers {
             rules: ControllerRules::new(agent.settings.controller_rules()),
+            bundle: BundleStream::new(agent.settings.clone(), Layers::default()),
             settings: agent.settings.clone(),
             status_server: Arc::new(StatusServer { agent, signals, previews }),
             gate: RepairGate::default(),

@@ -20,16 +20,16 @@ use crate::node::{Agent, Node, wait_for};
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// An agent, and the controller whose key it trusts.
-struct Channel {
-    scene: Scene,
-    agent: Agent,
-    controller: Identity,
-    peer: Peer,
+pub(crate) struct Channel {
+    pub(crate) scene: Scene,
+    pub(crate) agent: Agent,
+    pub(crate) controller: Identity,
+    pub(crate) peer: Peer,
 }
 
 impl Channel {
     /// An agent with these files of rules: the controller's that an earlier agent received, and its own.
-    fn new(rules: Option<[&str; 2]>) -> Self {
+    pub(crate) fn new(rules: Option<[&str; 2]>) -> Self {
         let scene = Scene::new();
         let node = &scene.cluster.node;
         if let Some([received, own]) = rules {
@@ -62,7 +62,7 @@ impl Channel {
     }
 
     /// The controller's request. The agent accepts a few connections per second, and reads new keys every few seconds.
-    fn asked(&self, request: &Request) -> Reply {
+    pub(crate) fn asked(&self, request: &Request) -> Reply {
         let reply = RefCell::new(None);
         let is_answered = || {
             *reply.borrow_mut() = self.ask(&self.controller, request.clone()).ok();

@@ -11,6 +11,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("crates/vcn", 0),
     ("crates/api", 0),
     ("crates/backoff", 0),
+    ("crates/stream", 0),
     // Adapters: one outside system each.
     ("crates/netlink", 1),
     ("crates/imds", 1),

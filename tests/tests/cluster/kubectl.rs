@@ -2,6 +2,7 @@
 //! it cannot ask one. That it reaches a leader through a kubelet is a case of `tests/cluster/cases`; here a leader's view is
 //! asked by its URL.
 
+mod bundles;
 mod connections;
 mod proxies;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use api::bundle::BUNDLE_ACCOUNT;
 use api::{NetworkTest, VnicAttachment, VnicProfile};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -44,6 +45,7 @@ impl Cluster {
         let account = ServiceAccount::new(NAMESPACE, NAME);
         server.create_account(&account).await.unwrap();
         server.create_account(&ServiceAccount::new(NAMESPACE, "oke-node-agent")).await.unwrap();
+        server.create_account(&ServiceAccount::new(NAMESPACE, BUNDLE_ACCOUNT)).await.unwrap();
         server.create_account(&ServiceAccount::new(PROBES, "oke-network-probe")).await.unwrap();
         server.create_account(&ServiceAccount::new(SHOP, "default")).await.unwrap();
         let admin = server.client(server.admin()).unwrap();

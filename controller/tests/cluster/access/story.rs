@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use api::bundle::{BUNDLE_ACCOUNT, BUNDLE_AUDIENCE};
 use api::condition::find;
 use api::{Condition, ConditionType, NetworkTest, TestState, UID_TAG, VnicAttachment, VnicProfile};
 use health::fleet::AGENT_ACCOUNT_MISSING;
@@ -22,6 +23,7 @@ use vcn::Ocid;
 use super::cluster::{Cluster, NAME, NAMESPACE, PROBES, make_pod};
 use super::process::start;
 use crate::agents::{self, FakeAgent, TrustedControllers};
+use crate::bundles::{is_sent, token};
 use crate::process::Controller;
 use crate::scene::reason;
 
@@ -101,6 +103,7 @@ impl<'c> Scene<'c> {
         .await?;
         self.until("a node has its conditions", async |scene| scene.is_judged("a").await).await?;
         self.missing_account_is_shown(controller).await?;
+        self.bundle_is_sent(controller).await?;
         self.until("a network test is finished", async |scene| scene.is_tested("before").await).await?;
         self.network_test("late", Some(0)).await;
         self.until("a network test that came later is deleted in the end", async |scene| {
@@ -157,6 +160,11 @@ impl<'c> Scene<'c> {
         .await?;
         self.account().await;
         Ok(())
+    }
+
+    async fn bundle_is_sent(&mut self, controller: &Controller) -> Result<(), &'static str> {
+        let token = token(&self.cluster.admin, BUNDLE_ACCOUNT, BUNDLE_AUDIENCE).await;
+        self.until("a bundle is sent", async |_| is_sent(controller, &token)).await
     }
 
     async fn until(

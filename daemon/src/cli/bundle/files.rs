@@ -148,7 +148,8 @@ fn short(document: &Value, key: &str) -> Value {
 
 /// A regular file of at most 8 MiB.
 fn text(path: &Path) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&ipam::read_state(path)?).into_owned())
+    let text = String::from_utf8(ipam::read_state(path)?);
+    Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 fn versions(settings: &Settings) -> String {

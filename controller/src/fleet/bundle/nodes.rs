@@ -1,0 +1,88 @@
+//! The bundles of nodes, relayed from their agents one after the other, each into a folder of its own. A node without an answer is
+//! a line of the index and ends nothing.
+
+use std::time::Duration;
+
+use api::bundle::{AGENT_BUNDLE_PATH, BundledNode};
+use channel::{ReplyStream, Request};
+use futures::StreamExt as _;
+use resident::logging::chain;
+use stream::{ChunkSender, Disconnected, Relay, Relayed, entry_path};
+use tokio::time::Instant;
+
+use super::{BundleSources, FOLDER};
+
+/// The agents that are asked before their turn, so that silent ones cost their time together.
+const AHEAD: usize = 4;
+/// Until a reply begins.
+const REPLY: Duration = Duration::from_secs(15);
+/// Until the next bytes. The agent waits up to 25 s for the reconcile in progress.
+const SILENCE: Duration = Duration::from_secs(40);
+/// For one node, with a reader as slow as its connection.
+const NODE: Duration = Duration::from_mins(2);
+/// The most bytes of one node. One with 110 pods has about 2 MB.
+const NODE_BYTES_MAX: u64 = 32 << 20;
+
+/// Writes the bundles of these nodes.
+pub(super) async fn write(
+    sources: &BundleSources,
+    nodes: Vec<String>,
+    out: &ChunkSender,
+) -> Result<Vec<BundledNode>, Disconnected> {
+    let open = |name: String| {
+        let opening = open(sources.clone(), name.clone());
+        // A task goes on while another node has its turn.
+        let opened = tokio::spawn(opening);
+        async move { (name, opened.await.unwrap_or_else(|error| Err(error.to_string()))) }
+    };
+    let mut opened = futures::stream::iter(nodes).map(open).buffered(AHEAD);
+    let mut written = Vec::new();
+    while let Some((name, reply)) = opened.next().await {
+        let node = match reply {
+            Ok(reply) => relay(&name, reply, out).await?,
+            Err(why) => Relayed { problem: Some(why), ..Relayed::default() },
+        };
+        if let Some(problem) = &node.problem {
+            tracing::info!(event = "bundle.node_incomplete", node = name, problem);
+        }
+        written.push(BundledNode { name, entries: node.entries, bytes: node.bytes, problem: node.problem });
+    }
+    Ok(written)
+}
+
+async fn open(sources: BundleSources, name: String) -> Result<ReplyStream, String> {
+    let peer = sources.roster.lock().peer(&name).map_err(|error| error.to_string())?;
+    let reply = sources.channel.open(peer, Request::get(AGENT_BUNDLE_PATH), REPLY).await;
+    let reply = reply.map_err(|error| chain(&error))?;
+    match reply.status() {
+        200 => Ok(reply),
+        404 => Err("its agent is older than bundles by the controller".to_owned()),
+        429 => Err("its agent is sending another bundle".to_owned()),
+        status => Err(format!("its agent answered with status {status}")),
+    }
+}
+
+async fn relay(name: &str, mut reply: ReplyStream, out: &ChunkSender) -> Result<Relayed, Disconnected> {
+    let mut relay = Relay::into_folder(format!("{FOLDER}/nodes/{}", entry_path(name)), NODE_BYTES_MAX);
+    let end = Instant::now() + NODE;
+    let error = loop {
+        let bytes = match reply.next(SILENCE.min(end.saturating_duration_since(Instant::now()))).await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => break None,
+            Err(error) => break Some(chain(&error)),
+        };
+        let mut passed = Vec::new();
+        let pushed = relay.push(&bytes, &mut passed);
+        out.send(passed.into()).await?;
+        match pushed {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(error) => break Some(chain(&error)),
+        }
+    };
+    let relayed = relay.finish(error);
+    for zeros in relayed.zero_chunks() {
+        out.send(zeros.into()).await?;
+    }
+    Ok(relayed)
+}

@@ -1,0 +1,7 @@
+//! What a bundle of the cluster is made of: the objects, which are read with the user's own credentials, and the leader's stream.
+
+pub(crate) mod file;
+pub(crate) mod objects;
+pub(crate) mod progress;
+mod reduced;
+pub(crate) mod token;
