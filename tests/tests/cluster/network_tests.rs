@@ -285,15 +285,25 @@ fn status_of(output: &str) -> i32 {
     }
 }
 
+/// How often an example runs until it prints what the page says.
+const TRIES: usize = 3;
+
 /// Runs the examples of a page, which must print what it says. Returns the page.
 fn run_examples(scene: &mut Scene, name: &str) -> String {
     let shown = fs::read_to_string(root().join(name)).unwrap();
     let mut page = shown.clone();
     for example in examples(&shown) {
         scene.inject(&example.fault);
-        let (status, found) = scene.run(&example.command);
+        let is_as_shown = |output: &str| timeless(output) == timeless(&example.output);
+        // On a busy machine an answer can be late, and a test then proves less: it is repeated.
+        let (status, found) = (0..TRIES)
+            .map(|_| scene.run(&example.command))
+            .enumerate()
+            .find(|(index, (_, output))| is_as_shown(output) || index + 1 == TRIES)
+            .map(|(_, answer)| answer)
+            .unwrap();
         assert_eq!(status, status_of(&found), "{example:?}");
-        if timeless(&found) != timeless(&example.output) {
+        if !is_as_shown(&found) {
             let block =
                 |output| format!("<!-- fault: {} -->\n```console\n$ {}\n{output}```", example.fault, example.command);
             page = page.replace(&block(example.output.as_str()), &block(found.as_str()));
