@@ -8,8 +8,8 @@ use hyper::Uri;
 
 use crate::ends::{Source, is_name};
 
-/// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing; `nettest` creates a
-/// NetworkTest and deletes it, `bundle` writes a file.
+/// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing, except that `nettest`
+/// creates a NetworkTest and deletes it, and `stop` switches all rollouts off and on; `bundle` writes a file.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
 pub(crate) struct Args {
@@ -81,6 +81,19 @@ Examples:
   kubectl oke-node vnics                          those of all nodes, the ones that are not ready first
   kubectl oke-node vnics --node 10.0.0.2 -o wide")]
     Vnics(VnicsArgs),
+    /// Show NodePolicies, or which node has which revision of one, and why not
+    #[command(after_help = "\
+Examples:
+  kubectl oke-node policy                         all policies, the ones that are not done first
+  kubectl oke-node policy web                     its nodes, and each setting that differs
+  kubectl oke-node policy web -o json | jq '.nodes[] | select(.progress == \"Failed\")'")]
+    Policy(PolicyArgs),
+    /// Stop all rollouts of the cluster at once, also rollbacks; nodes keep what they have
+    #[command(after_help = "\
+Examples:
+  kubectl oke-node stop nodes of pool web lose packets
+  kubectl oke-node stop --off")]
+    Stop(StopArgs),
     /// Test whether a pod or a node reaches a Service, a pod, a node or a service of nodes, and name the cause if not
     #[command(after_help = "\
 Exit status: 0 reachable; 1 not reachable; 2 wrong command line, or the test is refused; 3 not decided, or the command failed.
@@ -174,6 +187,31 @@ pub(crate) struct NodeArgs {
     /// The Node's name
     #[arg(value_parser = node_name, value_name = "NAME")]
     pub name: String,
+    /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Which policy, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PolicyArgs {
+    /// The NodePolicy's name; without it, all are listed
+    #[arg(value_parser = object_name, value_name = "NAME")]
+    pub name: Option<String>,
+    /// The output format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// On or off.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StopArgs {
+    /// Let rollouts go on
+    #[arg(long, conflicts_with = "reason")]
+    pub off: bool,
+    /// Why; `status` and the policies show it
+    #[arg(value_name = "REASON", num_args = 0..)]
+    pub reason: Vec<String>,
     /// The output format.
     #[command(flatten)]
     pub output: Output,
@@ -280,6 +318,12 @@ fn node_and_address(text: &str) -> Result<String, String> {
     let is_address = address.is_none_or(|address| address.parse::<IpAddr>().is_ok());
     node_name(node)?;
     if is_address { Ok(text.to_owned()) } else { Err("expected NODE or NODE/ADDRESS".to_owned()) }
+}
+
+/// It becomes part of a path.
+fn object_name(text: &str) -> Result<String, String> {
+    let is_valid = is_name(text).then(|| text.to_owned());
+    is_valid.ok_or_else(|| "a NodePolicy's name has lower-case letters, digits and '-'".to_owned())
 }
 
 /// It becomes part of a path.

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use api::{AttachmentReason, ProfileReason};
+use api::{AttachmentReason, PolicyReason, ProfileReason};
 use health::collector::{Area, Signal};
 use health::collectors;
 use health::fleet::{AGENT_ACCOUNT_MISSING, NODE_NOT_READY, controller_signal_healthy};
@@ -114,11 +114,12 @@ pub(crate) fn entries() -> Vec<Entry> {
         .map(|it| entry("condition of the agent", it.as_str(), &[("Means", it.meaning()), ("Do", it.next_step())]));
     let attachment = AttachmentReason::ALL.iter().map(|it| of_reason("reason of a VnicAttachment", *it));
     let profile = ProfileReason::ALL.iter().map(|it| of_reason("reason of a VnicProfile", *it));
+    let policy = PolicyReason::ALL.iter().map(|it| of_reason("reason of a NodePolicy", *it));
     let devices = device::reasons().map(|(word, next)| {
         let means = "A device of the node has this problem; the condition's message names the device.";
         entry("reason of a Node's condition", &word, &[("Means", means), ("Do", next)])
     });
-    let known = of_node().into_iter().chain(codes()).chain(agent).chain(attachment).chain(profile);
+    let known = of_node().into_iter().chain(codes()).chain(agent).chain(attachment).chain(profile).chain(policy);
     known.chain(devices).chain(signals).chain(of_rules).chain(xids()).collect()
 }
 

@@ -6,15 +6,16 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use api::{Received, VnicAttachment};
+use api::{NodePolicy, Received, VnicAttachment};
 use command::list;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::header::UPGRADE;
 use hyper::{Request, Response};
-use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::client::{AuthError, Body};
 use kube::{Api, Client};
+use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 use tower::{BoxError, service_fn};
@@ -31,6 +32,10 @@ const SILENCE: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_mins(1);
 /// The longest answer: a page of 500 Nodes, each of the 100 KB that few have.
 const BODY_MAX: usize = 64 << 20;
+
+/// The controller's ConfigMap, and the key in it that stops all rollouts.
+const CONTROLLER_CONFIG: &str = "oke-node-controller";
+const STOP_KEY: &str = "stop";
 
 pub(crate) struct Cluster {
     pub(crate) target: Target,
@@ -90,6 +95,55 @@ impl Cluster {
             }
         }
         Ok(found)
+    }
+
+    /// The NodePolicies that this version can read, and the names of the others.
+    pub(crate) async fn policies(&self) -> anyhow::Result<(Vec<NodePolicy>, Vec<String>)> {
+        let api: Api<Received<NodePolicy>> = Api::all(self.client().await?);
+        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+        for guarded in list(&api, ListParams::default()).await.context("listing NodePolicies")? {
+            match guarded.0 {
+                Ok(object) => objects.push(object),
+                Err(error) => unreadable.extend(error.metadata.name),
+            }
+        }
+        Ok((objects, unreadable))
+    }
+
+    /// A NodePolicy; `None` where there is none.
+    pub(crate) async fn policy(&self, name: &str) -> anyhow::Result<Option<NodePolicy>> {
+        let api: Api<Received<NodePolicy>> = Api::all(self.client().await?);
+        let found = api.get_opt(name).await.with_context(|| format!("reading NodePolicy {name}"))?;
+        let Some(Received(found)) = found else { return Ok(None) };
+        found
+            .map(Some)
+            .map_err(|error| anyhow!("a later version wrote NodePolicy {name}; update this program: {}", error.error))
+    }
+
+    /// Why all rollouts are stopped; `None` if they are not.
+    pub(crate) async fn stop_switch(&self) -> anyhow::Result<Option<String>> {
+        let found = self.controller_config().await?.get_opt(CONTROLLER_CONFIG).await;
+        let found =
+            found.with_context(|| format!("reading ConfigMap {}/{CONTROLLER_CONFIG}", self.target.namespace))?;
+        let text = found.and_then(|map| map.data?.remove(STOP_KEY)).map(|text| text.trim().to_owned());
+        Ok(text.filter(|text| !text.is_empty() && text != "false"))
+    }
+
+    /// Stops all rollouts with a reason, or lets them go on.
+    pub(crate) async fn set_stop_switch(&self, reason: Option<&str>) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({ "data": { STOP_KEY: reason } }));
+        let patched = self.controller_config().await?.patch(CONTROLLER_CONFIG, &PatchParams::default(), &patch).await;
+        let what = || format!("changing ConfigMap {}/{CONTROLLER_CONFIG}", self.target.namespace);
+        match patched {
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                Err(anyhow!("{}: {}. Your user needs the Role oke-node-policy-admin", what(), status.message))
+            }
+            other => other.map(drop).with_context(what),
+        }
+    }
+
+    async fn controller_config(&self) -> anyhow::Result<Api<ConfigMap>> {
+        Ok(Api::namespaced(self.client().await?, &self.target.namespace))
     }
 }
 

@@ -6,5 +6,7 @@ pub(crate) mod explain;
 pub(crate) mod gpus;
 pub(crate) mod nettest;
 pub(crate) mod node;
+pub(crate) mod policy;
 pub(crate) mod status;
+pub(crate) mod stop;
 pub(crate) mod vnics;

@@ -1,9 +1,10 @@
-//! `kubectl oke-node`: what is wrong on which node, since when, why, and what to do. It reads only, but for `nettest`.
+//! `kubectl oke-node`: what is wrong on which node, since when, why, and what to do. It reads only, but for `nettest` and
+//! `stop`.
 //!
 //! ```text
 //!   leader ──▶ pod of the Lease, port-forward ──▶ fleet, one node ─┐
 //!                          (not reachable: nodes, from the API) ───┼─▶ commands ─▶ table, JSON or YAML
-//!   cluster ─▶ API server: Nodes, VnicAttachments ─────────────────┘
+//!   cluster ─▶ API server: Nodes, VnicAttachments, NodePolicies ───┘
 //!   bundle ─▶ objects that the user may read, and the leader's stream with bundles of nodes ─▶ commands/bundle
 //!   connection ─▶ objects that the user may read, and NetworkTests ─▶ commands/connection
 //!   catalog ─▶ what this program knows offline: signals, rules, codes, reasons ─▶ commands/explain

@@ -16,7 +16,7 @@ use vcn::printable;
 use crate::args::{Args, BundleArgs, Command, Format, NetTestArgs};
 use crate::bundle::file::is_stdout;
 use crate::cluster::Cluster;
-use crate::commands::{bundle, connection, explain, gpus, nettest, node, status, vnics};
+use crate::commands::{bundle, connection, explain, gpus, nettest, node, policy, status, stop, vnics};
 use crate::ends::{Source, Target};
 use crate::failure;
 use crate::probe_spec;
@@ -81,6 +81,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             Command::Status(args) => print(&status::run(&cluster, &args).await?, args.output.format),
             Command::Gpus(args) => print(&gpus::run(&cluster, &args).await?, args.output.format),
             Command::Node(args) => print(&node::run(&cluster, &args.name).await?, args.output.format),
+            Command::Policy(args) => print(&policy::run(&cluster, args.name.as_deref()).await?, args.output.format),
+            Command::Stop(args) => print(&stop::run(&cluster, args.off, &args.reason).await?, args.output.format),
             Command::Vnics(args) => print(&vnics::run(&cluster, &args).await?, args.output.format),
             Command::Nettest(args) => network_test(&cluster, &args).await,
             Command::Bundle(args) => write_bundle(&cluster, &args).await,

@@ -174,7 +174,8 @@ fn is_selected(select: &LinkSelector, link: &LinkFacts) -> bool {
         || mac.is_some() && *mac == link.mac
 }
 
-fn options(settings: &LinkSettings) -> Vec<(LinkOption, String)> {
+/// The options that an entry sets, with their values as text.
+pub fn options(settings: &LinkSettings) -> Vec<(LinkOption, String)> {
     let LinkSettings { select: _, mtu, tx_queue_length, ring, channels, offloads, sysctls } = settings;
     let (ring, channels) = (ring.unwrap_or_default(), channels.unwrap_or_default());
     let numbers = [

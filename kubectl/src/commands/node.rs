@@ -3,6 +3,7 @@
 mod agent;
 mod devices;
 pub(crate) mod finding;
+mod policies;
 
 use anyhow::{Context as _, bail};
 use command::page::{Page, age};
@@ -21,6 +22,7 @@ use crate::table::{or_dash, since};
 use agent::{AgentStatus, Details};
 use devices::NodeDevice;
 use finding::Finding;
+use policies::{NodeSetting, PolicyDetails};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,6 +42,9 @@ pub(crate) struct NodeAnswer {
     /// Signals that wait for their first or second sample.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
+    /// What NodePolicies set on it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<NodeSetting>,
     /// From its Node object.
     #[serde(flatten)]
     pub object: NodeObject,
@@ -98,6 +103,7 @@ impl NodeAnswer {
     /// With the leader's answer.
     pub(crate) fn of_view(view: NodeDetails, object: NodeObject, vnics: Vnics) -> Self {
         let Details { status, signals, error } = Details::of(view.details.as_ref());
+        let policies = PolicyDetails::of(view.details.as_ref()).map(|it| it.settings()).unwrap_or_default();
         let NodeDetails { mut node, details, error: unanswered } = view;
         let details_error = error.or(unanswered);
         let summary = node.summary.as_ref();
@@ -127,6 +133,7 @@ impl NodeAnswer {
             findings,
             devices,
             waiting,
+            policies,
             object,
             vnics,
             details,
@@ -146,6 +153,7 @@ impl NodeAnswer {
             findings,
             devices: Vec::new(),
             waiting: Vec::new(),
+            policies: Vec::new(),
             node,
             object,
             vnics,
@@ -190,6 +198,7 @@ impl Answer for NodeAnswer {
                 self.object.conditions.iter().map(row),
             );
         }
+        policies::show(page, &self.policies, style);
         if let Some(status) = &status {
             agent::show(page, status, style);
         }

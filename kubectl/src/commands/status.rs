@@ -13,6 +13,7 @@ use crate::args::{NodeSelection, StatusArgs};
 use crate::causes::{self, Cause};
 use crate::cluster::Cluster;
 use crate::commands::node::finding::blocks_pods;
+use crate::commands::stop::StopState;
 use crate::commands::vnics::{self, Vnics};
 use crate::failure::words;
 use crate::leader::{self, Source};
@@ -30,6 +31,9 @@ const ERROR: usize = 60;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
+    /// Whether all rollouts are stopped.
+    #[serde(flatten)]
+    pub stop: StopState,
     /// Who answered.
     pub source: Source,
     /// Why the leader did not.
@@ -74,6 +78,7 @@ impl Counts {
 /// Asks the leader and, if it is not reachable, the API server.
 pub(crate) async fn run(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Status> {
     let mut status = of_selected(cluster, &args.selection).await?;
+    status.stop = StopState::read(cluster).await;
     if args.problems {
         status.fleet.nodes.retain(|node| node.state != NodeState::Healthy);
     }
@@ -119,7 +124,7 @@ impl Status {
         fleet.nodes.sort_by(|a, b| rank(a).cmp(&rank(b)));
         let counts = Counts::of(fleet.nodes.iter().map(|node| node.state));
         let source = if unreachable.is_some() { Source::ApiServer } else { Source::Leader };
-        Self { source, unreachable, counts, fleet, vnics: None }
+        Self { stop: StopState::default(), source, unreachable, counts, fleet, vnics: None }
     }
 }
 
@@ -130,6 +135,7 @@ impl Answer for Status {
     }
 
     fn show(&self, page: &mut Page, style: Style) {
+        self.stop.show(page);
         if let Some(why) = &self.unreachable {
             page.line(format_args!("The controller is not reachable: {why}."));
             page.line("This is what the API server has: conditions of Nodes and VnicAttachments, as last written.");
@@ -153,6 +159,7 @@ impl Answer for Status {
             page.line("");
             vnics.show(page, style);
         }
+        self.stop.show_error(page);
     }
 }
 

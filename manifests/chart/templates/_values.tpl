@@ -58,7 +58,7 @@
     {{- range $key, $value := $all }}{{ $_ := set $settings $key $value }}{{ end -}}
   {{- end -}}
   {{- $own := dict "settings" $settings -}}
-  {{- range $field := list "healthRules" "kernelLog" "hpcPlugins" "nodeSelector" "resources" -}}
+  {{- range $field := list "healthRules" "kernelLog" "hpcPlugins" "tunables" "nodeSelector" "resources" -}}
     {{- $_ := set $own $field (get (hasKey $pool $field | ternary $pool $values.agent) $field) -}}
   {{- end -}}
   {{- $agents = append $agents (dict "name" (printf "oke-node-agent-%s" $name) "pool" ($pool.value | default $name) "values" $own) -}}
@@ -84,7 +84,7 @@
 {{- if not (or (kindIs "map" .pool) (kindIs "invalid" .pool)) }}{{ fail (printf "%s is not a map" $at) }}{{ end -}}
 {{- $pool := .pool | default dict -}}
 {{- range $field, $_ := $pool -}}
-  {{- if not (has $field (list "value" "settings" "healthRules" "kernelLog" "hpcPlugins" "nodeSelector" "resources")) -}}
+  {{- if not (has $field (list "value" "settings" "healthRules" "kernelLog" "hpcPlugins" "tunables" "nodeSelector" "resources")) -}}
     {{- fail (printf "%s: there is no field %s" $at $field) -}}
   {{- end -}}
 {{- end -}}
@@ -171,8 +171,9 @@ nodes of all pools.
   {{- $_ := set $term "matchExpressions" (append $term.matchExpressions $others) -}}
 {{- end -}}
 {{- $values := merge (dict "settings" $settings) (omit .agent.values "settings") -}}
+{{- $mounts := .files.Get "tunables/mounts.yaml" | fromYaml -}}
 {{- $at := empty .agent.pool | ternary "agent" (printf "pools.%s" (trimPrefix "oke-node-agent-" .agent.name)) -}}
-{{- include "oke.workload" (dict "object" $object "image" .image "patch" $patch "values" $values "secret" .secret "at" $at) -}}
+{{- include "oke.workload" (dict "object" $object "image" .image "patch" $patch "values" $values "secret" .secret "at" $at "mounts" $mounts) -}}
 {{- end -}}
 
 {{- /*
@@ -203,6 +204,11 @@ nodes of all pools.
     {{- $_ := set $container "volumeMounts" (append $container.volumeMounts $mount) -}}
     {{- $volume := dict "name" "oci-hpc" "hostPath" (dict "path" "/run/oci-hpc" "type" "DirectoryOrCreate") -}}
     {{- $_ := set $pod "volumes" (append $pod.volumes $volume) -}}
+  {{- end -}}
+  {{- if eq (toString $.values.tunables) "true" -}}
+    {{- $granted := $.mounts.spec.template.spec -}}
+    {{- $_ := set $container "volumeMounts" (concat (first $granted.containers).volumeMounts $container.volumeMounts) -}}
+    {{- $_ := set $pod "volumes" (concat $granted.volumes $pod.volumes) -}}
   {{- end -}}
   {{- with $.values.resources }}{{ $_ := set $container "resources" . }}{{ end -}}
 {{- end -}}

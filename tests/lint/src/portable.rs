@@ -18,7 +18,8 @@ const PACKAGE: &str = "kubectl-oke-node";
 const TARGETS: &[&str] = &["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
 
 /// Our crates that it may link. Their code is searched for what exists on Linux only.
-const PORTABLE: &[&str] = &["api", "backoff", "command", "health", "kubectl-oke-node", "nettest", "stream", "vcn"];
+const PORTABLE: &[&str] =
+    &["api", "backoff", "command", "health", "kubectl-oke-node", "nettest", "stream", "tunables", "vcn"];
 
 /// Crates of others that only exist on Linux, by the beginning of their names.
 const FORBIDDEN: &[&str] = &["inotify", "linux-raw-sys", "netlink", "nix", "procfs"];

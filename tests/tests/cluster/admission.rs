@@ -3,6 +3,7 @@
 
 mod controller;
 mod events;
+mod node_policies;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -4,6 +4,7 @@
 
 mod bundles;
 mod connections;
+mod policies;
 mod proxies;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -194,16 +195,22 @@ async fn node_and_vnics_show_objects_of_the_api() {
     }
 }
 
-/// A leader's view that gives these answers, one after the other; its URL.
+/// A leader's view that gives these answers about the fleet, one after the other, and has no policies; its URL.
 fn view(answers: Vec<(&'static str, String)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
-        for (status, body) in answers {
-            let (mut stream, _) = listener.accept().unwrap();
+        let mut answers = answers.into_iter();
+        while let Ok((mut stream, _)) = listener.accept() {
             let request = BufReader::new(stream.try_clone().unwrap()).lines();
             let request: Vec<String> = request.map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
-            assert!(request[0].starts_with("GET /fleet"), "{request:?}");
+            let (status, body) = match &*request[0] {
+                "GET /policies HTTP/1.1" => ("200 OK", "{}".to_owned()),
+                line => {
+                    assert!(line.starts_with("GET /fleet"), "{request:?}");
+                    answers.next().unwrap()
+                }
+            };
             let length = body.len();
             write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
         }

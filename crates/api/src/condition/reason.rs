@@ -239,7 +239,7 @@ reasons! {
         "Wait; the condition Progressing has the progress.";
     Drifted False on OnApplied:
         "Values on nodes differ from the policy: with mode Report, or until the agent's next comparison within a minute.",
-        "With mode Report, set spec.mode to Apply to change them. `kubectl oke-node policy NAME` shows each value.";
+        "Run `kubectl oke-node policy NAME`: it shows each value. With mode Report, set spec.mode to Apply to change them.";
     Reverted False on OnApplied:
         "Another program sets a value back: the agent set it three times in ten minutes and tries again after an hour.",
         "Find the program: the message names the likely one. Remove the key there or in the policy.";
@@ -248,7 +248,7 @@ reasons! {
         "Set the chart's value `tunables` (or the add-on's key) to true. Keys outside its folders need your own mount: docs/node-policies.md.";
     Refused False on OnApplied:
         "A setting belongs to the agent, the kubelet or a namespace of a pod, or is not in the table of keys. Other settings of the policy apply.",
-        "The message has the reason and what to do instead. TUNABLE_KEYS of the agent adds keys to the table.";
+        "Read the message: it has the reason and what to do instead. TUNABLE_KEYS of the agent adds keys to the table.";
     Unsupported False on OnApplied:
         "The node's kernel or device lacks a setting, or the node's agent is of a release without policies. This is not a failure.",
         "Update the agent, or select other nodes.";
@@ -260,7 +260,7 @@ reasons! {
         "Check the controller and its way to the node, then change the policy.";
     Conflict False on OnApplied:
         "An older policy of the same priority sets another value on some nodes.",
-        "The message names the key and the other policy: change one of the values or priorities.";
+        "Change one of the values or priorities: the message names the key and the other policy.";
     NoLink False on OnApplied:
         "A node has no link that an entry of settings.links selects.",
         "Check `ip link` on the node, or select other nodes.";

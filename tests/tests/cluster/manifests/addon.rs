@@ -27,7 +27,7 @@ struct Switch {
 const OF_MANIFESTS: [&str; 1] = ["LISTEN"];
 
 const BOOL: &[&str] = &["true", "false"];
-const SWITCHES: [Switch; 13] = [
+const SWITCHES: [Switch; 14] = [
     Switch {
         key: "cluster",
         path: "cluster",
@@ -87,6 +87,12 @@ const SWITCHES: [Switch; 13] = [
         path: "agent.hpcPlugins",
         values: BOOL,
         meaning: "A mount of /run/oci-hpc: whether the cloud agent has configured RDMA (docs/signals.md)",
+    },
+    Switch {
+        key: "tunables",
+        path: "agent.tunables",
+        values: BOOL,
+        meaning: "Mounts of the settings vm.*, fs.inotify.* and transparent huge pages, which NodePolicies then may set (docs/node-policies.md)",
     },
     Switch {
         key: "podMonitors",
@@ -227,7 +233,7 @@ fn values_schema() -> Value {
     let labels = json!({ "type": "object", "additionalProperties": text });
     let agent = json!({
         "settings": of("agent"), "healthRules": { "type": ["object", "string"] },
-        "kernelLog": boolean, "hpcPlugins": boolean, "nodeSelector": labels, "resources": { "type": "object" },
+        "kernelLog": boolean, "hpcPlugins": boolean, "tunables": boolean, "nodeSelector": labels, "resources": { "type": "object" },
     });
     let with = |name: &str, schema: &Value| {
         let mut properties = agent.clone();

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use tests::built::bin_dir;
 
-use super::rendered::{FOLDERS, PILOT, rendered};
+use super::rendered::{FOLDERS, PILOT, rendered, with_component};
 use super::{documents, root};
 
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/build");
@@ -106,6 +106,36 @@ fn chart_renders_the_same_objects_as_kustomize() {
             assert_eq!(chart[name], *object, "{folder}: {name:?}");
         }
     }
+}
+
+/// The mounts of the component, in the base and in a pool that has them.
+#[test]
+fn chart_and_component_mount_the_same_folders_of_tunables() {
+    for (folder, values) in
+        [("base", "agent.tunables=true"), (PILOT, "agent.tunables=true,pools.pilot.settings.CNI_TAKEOVER=true")]
+    {
+        let chart = objects(&template(&["--set", values]).unwrap());
+        let kustomize = objects(&with_component(folder, "tunables"));
+        let sets = |all: &Objects| {
+            let mut sets: Objects = all.clone();
+            sets.retain(|(kind, ..), _| kind == "DaemonSet");
+            compare_by_meaning(&mut sets);
+            sets
+        };
+        assert_eq!(sets(&chart), sets(&kustomize), "{folder}");
+        assert_eq!(sets(&chart).len(), if folder == PILOT { 2 } else { 1 });
+    }
+    let of_one = objects(&template(&["--set", "pools.gpu.tunables=true"]).unwrap());
+    let mounts = |name: &str| {
+        let container = &named(&of_one, "DaemonSet", name)["spec"]["template"]["spec"]["containers"][0];
+        let mounts = container["volumeMounts"].as_array().unwrap().iter();
+        mounts
+            .map(|mount| mount["mountPath"].as_str().unwrap().to_owned())
+            .filter(|path| path.starts_with("/host/proc/sys"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(mounts("oke-node-agent"), ["/host/proc/sys/net"]);
+    assert_eq!(mounts("oke-node-agent-gpu"), ["/host/proc/sys/vm", "/host/proc/sys/fs/inotify", "/host/proc/sys/net"]);
 }
 
 /// A pool's file has no setting in either; kustomize's strategic merge moves a patched volume to the front.

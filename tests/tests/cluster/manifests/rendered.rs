@@ -188,10 +188,8 @@ fn every_folder_of_overlays_is_tried() {
     assert_eq!(found, tried.map(ToString::to_string).collect());
 }
 
-#[test]
-fn overlay_of_install_page_renders_with_its_own_settings() {
-    let page = std::fs::read_to_string(root().join("docs/install.md")).unwrap();
-    let overlay = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+/// An operator's own overlay, in a folder with files of settings. `../oke-node-manager` is this checkout.
+fn rendered_overlay(overlay: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().canonicalize().unwrap();
     // kustomize takes relative paths only.
@@ -204,7 +202,19 @@ fn overlay_of_install_page_renders_with_its_own_settings() {
     }
     let output = kubectl(&["kustomize", &own.display().to_string()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rendered = String::from_utf8(output.stdout).unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A folder with a component, as an operator's own overlay names them.
+pub(super) fn with_component(folder: &str, component: &str) -> String {
+    let at = "../oke-node-manager/manifests";
+    rendered_overlay(&format!("resources: [{at}/{folder}]\ncomponents: [{at}/{component}]\n"))
+}
+
+#[test]
+fn overlay_of_install_page_renders_with_its_own_settings() {
+    let page = std::fs::read_to_string(root().join("docs/install.md")).unwrap();
+    let rendered = rendered_overlay(page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap());
     let documents = documents(&rendered);
     // The controller fills the one without data.
     let maps = documents.iter().filter(|document| document["kind"] == "ConfigMap" && !document["data"].is_null());
