@@ -32,6 +32,7 @@ use tunables::{NodeAnswer, NodeDocument};
 use contact::LeaderContact;
 use store::DocumentStore;
 
+pub(crate) use links::has_unfinished_change;
 pub(crate) use run::run;
 
 /// What the channel, the readiness and the task of node policies share.

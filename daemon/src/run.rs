@@ -65,6 +65,9 @@ use crate::triggers::reconcile_loop::{ReconcileLoop, Wakeups};
 /// found again by the next agent, so nothing is lost by not waiting longer.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
+/// The same while a change of a link is undone: within the manifest's terminationGracePeriodSeconds.
+const UNDO_MAX: Duration = Duration::from_secs(20);
+
 /// Previews waiting for their turn.
 const PREVIEWS: usize = 4;
 
@@ -152,9 +155,11 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
         .context("starting the runtime")?;
     let end = runtime.block_on(agent(settings.clone(), live));
     let told = Instant::now();
-    runtime.shutdown_timeout(FAREWELL);
+    // A node that a change of a link cut off gets no next agent: the change is undone first.
+    let is_changing = node_policy::has_unfinished_change(&settings.data_dir);
+    runtime.shutdown_timeout(if is_changing { UNDO_MAX } else { FAREWELL });
     // It waits no longer than for the last of its threads.
-    let ended = told.elapsed() < FAREWELL;
+    let ended = told.elapsed() < if is_changing { UNDO_MAX } else { FAREWELL };
     drop(lock);
     match end? {
         End::Stopped => {}

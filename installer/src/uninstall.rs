@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 pub use kernel_settings::{
     PolicyMark, PolicySetting, SettingChange, forget_policy_settings, note_policy_settings, note_settings,
-    policy_settings,
+    policy_settings, read_link_option, write_link_option,
 };
 use other_networks::OtherNetworks;
 pub use removal::{Removal, RemovalStatus};

@@ -199,7 +199,7 @@ fn request(
     address: SocketAddr,
     request: Request,
 ) -> Result<hyper::Request<Full<hyper::body::Bytes>>, hyper::http::Error> {
-    let Request { path, if_none_match, body, peer: _ } = request;
+    let Request { path, if_none_match, body } = request;
     let mut head = hyper::Request::builder()
         .method(if body.is_some() { "POST" } else { "GET" })
         .uri(path)

@@ -11,6 +11,7 @@
 mod admission;
 mod announcement;
 mod client;
+mod delivery;
 mod fingerprint;
 mod identity;
 mod message;
@@ -21,6 +22,7 @@ mod verify;
 pub use admission::{Limits, Share};
 pub use announcement::Announcement;
 pub use client::{Client, Peer, SendError};
+pub use delivery::SentReply;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use identity::{Identity, IdentityError};
 pub use message::{Reply, Request};

@@ -1,7 +1,6 @@
 //! Requests and replies: whole, and bounded by [`BODY_MAX`](crate::BODY_MAX).
 
 use std::error::Error;
-use std::net::IpAddr;
 
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body, Bytes};
@@ -17,8 +16,6 @@ pub struct Request {
     pub if_none_match: Option<String>,
     /// What a POST carries; nothing makes a GET.
     pub body: Option<Bytes>,
-    /// The sender's address, as the server sees it.
-    pub peer: Option<IpAddr>,
 }
 
 /// A reply.

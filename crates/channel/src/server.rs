@@ -1,7 +1,7 @@
 //! The server: a peer without a trusted key gets no byte of HTTP, and no peer holds a connection for long.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::HEAD_MAX;
 use crate::admission::{Admission, ConnectionSlot, Limits};
+use crate::delivery::{ReplyObserver, SentReply};
 use crate::identity::Identity;
 use crate::message::{Reply, Request, collect};
 use crate::verify::{PinnedKeys, TrustedKeys};
@@ -47,6 +48,9 @@ pub trait Handler: Send + Sync + 'static {
     fn stream(&self, _: &Request) -> Option<Result<Chunks, Reply>> {
         None
     }
+
+    /// A trusted peer has the reply, or has not acknowledged it in time.
+    fn replied(&self, _reply: SentReply) {}
 }
 
 /// Serves a listener; never returns.
@@ -67,7 +71,14 @@ pub async fn serve(
             Ok((stream, peer)) => {
                 // Closed otherwise, before a byte is read.
                 if let Some(slot) = admission.admit(peer.ip().to_canonical(), Instant::now()) {
-                    tokio::spawn(connection(stream, peer, slot, acceptor.clone(), handler.clone()));
+                    let observer = ReplyObserver::of(&stream, peer);
+                    let (acceptor, handler) = (acceptor.clone(), handler.clone());
+                    tokio::spawn(async move {
+                        let is_served = connection(stream, peer, slot, acceptor, handler.clone()).await;
+                        if let Some(observer) = observer.filter(|_| is_served) {
+                            handler.replied(observer.outcome().await);
+                        }
+                    });
                 }
                 // Many connections must not keep other tasks waiting.
                 yield_now().await;
@@ -92,34 +103,39 @@ fn acceptor(identity: &Identity, trusted: TrustedKeys) -> Result<TlsAcceptor, ru
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// Serves one connection. Returns whether a trusted peer was answered.
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
     mut slot: ConnectionSlot,
     acceptor: TlsAcceptor,
     handler: Arc<impl Handler>,
-) {
+) -> bool {
     let tls = match timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(tls)) => tls,
-        Ok(Err(error)) => return tracing::debug!(event = "channel.refused", %peer, %error),
-        Err(_) => return tracing::debug!(event = "channel.refused", %peer, error = "the handshake took too long"),
+        Ok(Err(error)) => {
+            tracing::debug!(event = "channel.refused", %peer, %error);
+            return false;
+        }
+        Err(_) => {
+            tracing::debug!(event = "channel.refused", %peer, error = "the handshake took too long");
+            return false;
+        }
     };
     slot.pass(Instant::now());
     let (limit_in, limit) = watch::channel(CONNECTION);
-    let service =
-        service_fn(move |request| respond(request, peer.ip().to_canonical(), handler.clone(), limit_in.clone()));
+    let service = service_fn(move |request| respond(request, handler.clone(), limit_in.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).keep_alive(false).max_buf_size(HEAD_MAX);
     // Cancel-safe: whichever ends first ends the connection. A peer that closes early is no failure of this side.
     tokio::select! {
-        _ = http.serve_connection(TokioIo::new(tls), service) => {}
-        () = expired(limit) => {}
+        served = http.serve_connection(TokioIo::new(tls), service) => served.is_ok(),
+        () = expired(limit) => false,
     }
 }
 
 async fn respond(
     request: hyper::Request<Incoming>,
-    peer: IpAddr,
     handler: Arc<impl Handler>,
     limit: watch::Sender<Duration>,
 ) -> Result<Response<ReplyBody>, Infallible> {
@@ -138,8 +154,7 @@ async fn respond(
     };
     let if_none_match = head.headers.get(IF_NONE_MATCH).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
     let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-    let body = has_body.then_some(body);
-    let request = Request { path, if_none_match: if_none_match.clone(), body, peer: Some(peer) };
+    let request = Request { path, if_none_match: if_none_match.clone(), body: has_body.then_some(body) };
     let mut reply = match handler.stream(&request) {
         Some(Ok(chunks)) => {
             limit.send_replace(STREAM_MAX);
@@ -202,7 +217,7 @@ mod tests {
             tls.write_all(sent.as_bytes()).await.unwrap();
             tls.flush().await.unwrap();
         }
-        served.await.unwrap();
+        let _is_served = served.await.unwrap();
         begun.elapsed().as_secs()
     }
 

@@ -8,14 +8,16 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use channel::{
-    BODY_MAX, Client, Fingerprint, Handler, Identity, Limits, Peer, Reply, Request, SendError, TrustedKeys, serve,
+    BODY_MAX, Client, Fingerprint, Handler, Identity, Limits, Peer, Reply, Request, SendError, SentReply, TrustedKeys,
+    serve,
 };
 use stream::{Chunks, pipe};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -64,12 +66,16 @@ static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 /// An agent that trusts some keys; where it listens, and its key.
 async fn agent(trusted: &[Fingerprint]) -> Peer {
+    agent_of(Echo, trusted).await
+}
+
+async fn agent_of(handler: impl Handler, trusted: &[Fingerprint]) -> Peer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let identity = Identity::generate().unwrap();
     let peer = Peer { address: listener.local_addr().unwrap(), key: identity.fingerprint() };
     let trusted: BTreeSet<_> = trusted.iter().copied().collect();
     let trusted: TrustedKeys = Arc::new(move || trusted.clone());
-    tokio::spawn(async move { serve(listener, &identity, trusted, Arc::new(Echo), Limits::default()).await });
+    tokio::spawn(async move { serve(listener, &identity, trusted, Arc::new(handler), Limits::default()).await });
     peer
 }
 
@@ -87,6 +93,33 @@ async fn trusted_peers_exchange_requests() {
     assert_eq!(get("/a?b=c").await.unwrap().body, "/a?b=c".as_bytes());
     let posted = client.send(peer, Request::post("/a", "body"), LIMIT).await.unwrap();
     assert_eq!((posted.status, posted.body.as_ref()), (200, b"/abody".as_slice()));
+}
+
+/// Passes the outcome of its replies on.
+struct Observed(UnboundedSender<SentReply>);
+
+impl Handler for Observed {
+    async fn handle(&self, _: Request) -> Reply {
+        Reply::ok(vec![b' '; BODY_MAX / 2])
+    }
+
+    fn replied(&self, reply: SentReply) {
+        self.0.send(reply).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn server_sees_that_its_reply_arrived() {
+    let (sender, mut replies) = unbounded_channel();
+    let ((client, key), (stranger, _)) = (controller(), controller());
+    let peer = agent_of(Observed(sender), &[key]).await;
+    let before = Instant::now();
+    assert!(stranger.send(peer, Request::get("/a"), LIMIT).await.is_err());
+    client.send(peer, Request::get("/a"), LIMIT).await.unwrap();
+    let reply = replies.recv().await.unwrap();
+    assert_eq!((reply.peer, reply.is_acknowledged), (Ipv4Addr::LOCALHOST.into(), true));
+    assert!(reply.accepted > before && reply.segment.is_some_and(|bytes| bytes > 1200), "{reply:?}");
+    assert!(replies.try_recv().is_err(), "a stranger's connection is no reply");
 }
 
 #[tokio::test]

@@ -1,19 +1,12 @@
 //! devlink: what drivers report about the health of their devices. Reading needs no capability.
 
-use netlink_packet_core::{DefaultNla, Emitable};
-use netlink_sys::protocols::NETLINK_GENERIC;
-use nix::errno::Errno;
 use vcn::HealthReporter;
 
 use crate::error::{Cause, Result};
 use crate::wire::attributes;
-use crate::wire::transport::{Request, Transport};
+use crate::wire::generic::{self, HEADER_LEN, Message};
+use crate::wire::transport::Request;
 
-// linux/genetlink.h
-const GENL_ID_CTRL: u16 = 0x10;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 // linux/devlink.h
 const DEVLINK_CMD_HEALTH_REPORTER_GET: u8 = 52;
 const DEVLINK_ATTR_BUS_NAME: u16 = 1;
@@ -25,54 +18,17 @@ const DEVLINK_ATTR_HEALTH_REPORTER_ERR_COUNT: u16 = 117;
 /// `DEVLINK_HEALTH_REPORTER_STATE_HEALTHY`.
 const HEALTHY: u8 = 0;
 
-const HEADER_LEN: usize = 4;
-
-/// A request of generic netlink: command, version, attributes.
-struct Message {
-    command: u8,
-    attributes: Vec<DefaultNla>,
-}
-
-impl Emitable for Message {
-    fn buffer_len(&self) -> usize {
-        HEADER_LEN + self.attributes.as_slice().buffer_len()
-    }
-
-    fn emit(&self, buffer: &mut [u8]) {
-        if let Some((header, rest)) = buffer.split_at_mut_checked(HEADER_LEN) {
-            header.copy_from_slice(&[self.command, 1, 0, 0]);
-            self.attributes.as_slice().emit(rest);
-        }
-    }
-}
-
 /// All health reporters of devices in the calling thread's network namespace, none where the kernel has no devlink.
 ///
 /// # Errors
 /// As the kernel answers.
 pub fn health_reporters() -> Result<Vec<HealthReporter>> {
     let read = || {
-        let mut socket = Transport::open(NETLINK_GENERIC)?;
-        let name = DefaultNla::new(CTRL_ATTR_FAMILY_NAME, b"devlink\0".to_vec());
-        let lookup = Message { command: CTRL_CMD_GETFAMILY, attributes: vec![name] };
-        let family = match socket.one(Request { message_type: GENL_ID_CTRL, flags: 0 }, &lookup, family_id) {
-            Ok(family) => family,
-            Err(cause) if cause.errno() == Some(Errno::ENOENT) => return Ok(Vec::new()),
-            Err(cause) => return Err(cause),
-        };
+        let Some((mut socket, family)) = generic::open("devlink")? else { return Ok(Vec::new()) };
         let list = Message { command: DEVLINK_CMD_HEALTH_REPORTER_GET, attributes: Vec::new() };
         socket.list(Request { message_type: family, flags: 0 }, &list, reporter)
     };
     read().map_err(|cause: Cause| cause.during("list", "health reporters of devlink"))
-}
-
-fn family_id(payload: &[u8]) -> Result<u16, Cause> {
-    for attribute in attributes::after(payload, HEADER_LEN) {
-        if let (CTRL_ATTR_FAMILY_ID, value) = attribute? {
-            return attributes::u16_of(value);
-        }
-    }
-    Err(Cause::Malformed("a family without a number"))
 }
 
 pub(crate) fn reporter(payload: &[u8]) -> Result<Option<HealthReporter>, Cause> {

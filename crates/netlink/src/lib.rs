@@ -12,6 +12,7 @@
 //!   nft        nft::Socket ──replace_tables()──▶ ()   one transaction
 //!   conntrack  conntrack::Socket ──delete_by_addresses()──▶ count
 //!   devlink    health_reporters() ──▶ Vec<HealthReporter>
+//!   ethtool    ethtool::Socket ──rings()──▶ Rings     and channels, offloads
 //!                │
 //!   wire         └─ Transport: requests, deadlines, acknowledgements, attributes
 //!
@@ -28,6 +29,7 @@ mod announce;
 pub mod conntrack;
 pub mod devlink;
 mod error;
+pub mod ethtool;
 mod netns;
 pub mod nft;
 mod routing;
@@ -45,6 +47,7 @@ pub use routing::monitor::{Change, Event, Monitor};
 pub use routing::neighbour::{Neighbour, NeighbourFilter};
 pub use routing::route::{Route, RouteFilter, RouteKind, RoutedPacket};
 pub use routing::rule::{Rule, RuleAction};
+pub use routing::saved::SavedNetwork;
 pub use routing::socket::Socket;
 pub use sysctl::Sysctls;
 pub use tap::{PacketTap, SeenPacket, forbid_fragments};

@@ -8,4 +8,5 @@ pub(crate) mod monitor;
 pub(crate) mod neighbour;
 pub(crate) mod route;
 pub(crate) mod rule;
+pub(crate) mod saved;
 pub(crate) mod socket;

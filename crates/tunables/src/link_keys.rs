@@ -5,7 +5,8 @@ use crate::value::Form::{self, Number};
 
 const INT: i64 = i32::MAX as i64;
 
-/// The keys, with the families that have them.
+/// The keys, with the families that have them. Those of neighbours have bounds within which the gateway is still found: a wrong one
+/// cuts a node off only when the present entry expires, after all probes have passed.
 const KEYS: &[(&str, &str, Form)] = &[
     ("accept_dad", "6", Number(-1, 2)),
     ("accept_local", "4", Number(0, 1)),
@@ -24,12 +25,12 @@ const KEYS: &[(&str, &str, Form)] = &[
     ("forwarding", "46", Number(0, 1)),
     ("hop_limit", "6", Number(1, 255)),
     ("log_martians", "4", Number(0, 1)),
-    ("neigh.base_reachable_time_ms", "46", Number(1, INT)),
+    ("neigh.base_reachable_time_ms", "46", Number(1_000, 3_600_000)),
     ("neigh.gc_stale_time", "46", Number(1, INT)),
-    ("neigh.mcast_solicit", "46", Number(0, 100)),
-    ("neigh.retrans_time_ms", "46", Number(1, INT)),
-    ("neigh.ucast_solicit", "46", Number(0, 100)),
-    ("neigh.unres_qlen_bytes", "46", Number(0, INT)),
+    ("neigh.mcast_solicit", "46", Number(1, 100)),
+    ("neigh.retrans_time_ms", "46", Number(100, 10_000)),
+    ("neigh.ucast_solicit", "46", Number(1, 100)),
+    ("neigh.unres_qlen_bytes", "46", Number(4_096, INT)),
     ("proxy_arp", "4", Number(0, 1)),
     ("proxy_ndp", "6", Number(0, 1)),
     ("route_localnet", "4", Number(0, 1)),
@@ -62,6 +63,11 @@ pub fn check(key: &str, value: &str, is_configured: bool) -> Result<(), Refusal>
         return Err(CONFIGURED);
     }
     form.check(value)
+}
+
+/// Whether the agent sets a setting on links that it configures.
+pub fn is_configured(key: &str) -> bool {
+    split(key).is_some_and(|(_, name)| is_of_agent(name))
 }
 
 /// The path of a link's setting below /proc/sys: `net/ipv4/conf/ens5/rp_filter`.
@@ -98,6 +104,9 @@ mod tests {
             ("ipv4.arp_ignore", "1", true, false),
             ("ipv6.disable_ipv6", "1", true, false),
             ("ipv4.neigh.gc_stale_time", "120", true, true),
+            ("ipv4.neigh.ucast_solicit", "0", false, false),
+            ("ipv6.neigh.mcast_solicit", "0", false, false),
+            ("ipv4.neigh.retrans_time_ms", "2147483647", false, false),
             ("ipv6.dad_transmits", "0", true, true),
             ("ipv4.rp_filter", "3", false, false),
             ("ipv6.rp_filter", "1", false, false),

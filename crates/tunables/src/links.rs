@@ -25,6 +25,8 @@ pub struct LinkFacts {
     pub has_rdma: bool,
     /// Whether it has an IPv6 address.
     pub has_ipv6: bool,
+    /// Whether it has an IPv6 address that is not link-local.
+    pub has_routed_ipv6: bool,
     /// Whether the agent sets settings of the link.
     pub is_configured: bool,
     /// Whether a VnicAttachment, or the pod network, sets its MTU.
@@ -102,6 +104,11 @@ const MTU_OF_VNIC: Refusal = Refusal {
 };
 const MTU_OF_IPV6: Refusal =
     Refusal { reason: "the link has IPv6, which needs an MTU of at least 1280", next_step: "Use 1280 or more." };
+
+const IPV6_OFF: Refusal = Refusal {
+    reason: "the link's IPv6 addresses and routes would be lost",
+    next_step: "Select links without IPv6 addresses, or remove these first.",
+};
 
 /// The least MTU of IPv6 (RFC 8200, section 5).
 const IPV6_MTU: u16 = 1280;
@@ -217,6 +224,7 @@ fn refusal(item: &Item, value: &str, link: &LinkFacts) -> Option<Refusal> {
     match option {
         LinkOption::Mtu if link.has_mtu_of_vnic => Some(MTU_OF_VNIC),
         LinkOption::Mtu if link.has_ipv6 && value.parse().is_ok_and(|mtu: u16| mtu < IPV6_MTU) => Some(MTU_OF_IPV6),
+        LinkOption::Sysctl(key) if key == "ipv6.disable_ipv6" && value == "1" && link.has_routed_ipv6 => Some(IPV6_OFF),
         LinkOption::Sysctl(key) => link_keys::check(key, value, link.is_configured).err(),
         _ => None,
     }

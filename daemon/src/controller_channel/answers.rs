@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api::bundle::AGENT_BUNDLE_PATH;
-use channel::{BODY_MAX, Handler, Reply, Request};
+use channel::{BODY_MAX, Handler, Reply, Request, SentReply};
 use health::summary::poll::{NodeReport, PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
 use health::{Area, Report, Summary, Verdict, rules};
@@ -36,7 +36,6 @@ pub(super) struct Answers {
 
 impl Handler for Answers {
     async fn handle(&self, request: Request) -> Reply {
-        self.status_server.agent.policies.contact.note(request.peer, Instant::now());
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         match path {
             SUMMARY_PATH => {
@@ -75,6 +74,10 @@ impl Handler for Answers {
 
     fn stream(&self, request: &Request) -> Option<Result<Chunks, Reply>> {
         (request.path == AGENT_BUNDLE_PATH).then(|| self.bundle.open())
+    }
+
+    fn replied(&self, reply: SentReply) {
+        self.status_server.agent.policies.contact.note(reply);
     }
 }
 

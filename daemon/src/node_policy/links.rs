@@ -1,27 +1,66 @@
 //! Options of links: one change at a time, with a journal, kept only if the node can still be reached.
+//!
+//! ```text
+//!   observed, boot_target ─▶ tunables::links::choose ─▶ plan ─▶ apply: probe ─▶ journal ─▶ change ─▶ probe ─▶ leader asked ─▶ kept
+//!   an agent that was killed ─▶ journal ─▶ recover                                            └──────────────────┴─▶ restore
+//! ```
 
+mod apply;
+mod boot_target;
+mod journal;
+mod observed;
+mod plan;
+mod probe;
+mod restore;
+
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use installer::{PolicySetting, forget_policy_settings, note_policy_settings, policy_settings};
+use installer::{read_link_option, write_link_option};
 use ipam::BootId;
-use tunables::{ItemReport, NodeDocument};
+use netlink::Sysctls;
+use resident::logging::chain;
+use tunables::links::choose;
+use tunables::{Item, ItemReport, ItemState, LinkOption, NodeDocument, link_keys};
 
 use super::contact::LeaderContact;
+use super::history::History;
+use super::plan::{Facts, Step, StepKind, report};
+use super::resolve::Resolved;
+use super::sysctls::Observed;
+use super::writers::likely_writer;
 use crate::facts::node_facts::NodeFacts;
+use crate::probes::ProbeEnvironment;
 use crate::settings::Settings;
+use crate::sources::backoff::chance;
+use apply::{Change, Ended, parts};
+use journal::{Journal, Verdict, identity};
+use observed::ObservedLink;
+use plan::LinkHistory;
 
 /// What changes links. It is called from one thread at a time.
 #[derive(Debug)]
 pub(super) struct LinkApplier {
-    #[expect(dead_code, reason = "options of links are applied by a later commit")]
     settings: Arc<Settings>,
-    #[expect(dead_code, reason = "likewise")]
     boot: BootId,
+    sysctls: Sysctls,
+    environment: ProbeEnvironment,
+    journal: Journal,
+    history: History,
+    /// When a change was undone because the leader did not ask.
+    undone_at: Option<Instant>,
+    /// Since when each link is known, by name and address.
+    known_since: BTreeMap<(String, Option<String>), Instant>,
+    /// The links of the first list are as old as the process.
+    started: Instant,
 }
 
 /// What it needs to know.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "options of links are applied by a later commit")]
 pub(super) struct LinkContext {
     pub(super) document: Arc<NodeDocument>,
     pub(super) facts: NodeFacts,
@@ -39,7 +78,7 @@ pub(super) enum Occasion {
     Running,
 }
 
-/// Set when the agent ends: a change that waits for its confirmation is left to the next agent's journal.
+/// Set when the agent ends: a change that waits for its confirmation is undone at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StopFlag(Arc<AtomicBool>);
 
@@ -52,30 +91,260 @@ pub(super) struct LinkOutcome {
     pub(super) in_sync: u32,
 }
 
+/// Whether a change of a link is in progress, or was left by an agent that was killed.
+pub(crate) fn has_unfinished_change(data_dir: &Path) -> bool {
+    let mut journal = Journal::new(data_dir);
+    journal.read().is_ok() && journal.content.unfinished.is_some()
+}
+
 impl StopFlag {
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    #[expect(dead_code, reason = "options of links are applied by a later commit")]
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl LinkApplier {
-    pub(super) const fn new(settings: Arc<Settings>, boot: BootId) -> Self {
-        Self { settings, boot }
+    pub(super) fn new(settings: Arc<Settings>, boot: BootId) -> Self {
+        let (sysctls, journal) = (Sysctls::new(&settings.sysctl_root), Journal::new(&settings.data_dir));
+        let (environment, history) = (ProbeEnvironment::of_this_process(), History::default());
+        Self {
+            settings,
+            boot,
+            sysctls,
+            environment,
+            journal,
+            history,
+            undone_at: None,
+            known_since: BTreeMap::new(),
+            started: Instant::now(),
+        }
     }
 
     /// Restores an unfinished change of an earlier agent. Called once, before everything else.
     pub(super) fn recover(&mut self) {
-        let _ = self;
+        match self.journal.read() {
+            Ok(()) => drop(self.undo_unfinished()),
+            // Without a journal nothing can be undone; changes begin with a new one.
+            Err(error) => tracing::warn!(event = "policy.journal_unreadable", error = chain(&error)),
+        }
+    }
+
+    /// Returns whether no change is left to be undone.
+    fn undo_unfinished(&mut self) -> bool {
+        let Some(change) = &self.journal.content.unfinished else { return true };
+        let items: Vec<&str> = change.steps.iter().map(|step| &*step.item).collect();
+        tracing::warn!(event = "policy.link_recovered", items = items.join(" "), "a change of a link was not finished");
+        let message = "the agent ended before the change was confirmed".to_owned();
+        let verdict = change.verdict.clone().unwrap_or(Verdict { state: ItemState::Unconfirmed, message });
+        let noted = self.journal.update(|content| {
+            if let Some(change) = &mut content.unfinished {
+                change.verdict = Some(verdict);
+            }
+        });
+        let failures = apply::undo(&self.settings, &self.boot, &self.sysctls, &mut self.journal);
+        let failures = noted.err().map(|error| chain(&error)).unwrap_or_default() + &failures;
+        if !failures.is_empty() {
+            tracing::warn!(event = "policy.link_not_restored", failures);
+        }
+        self.journal.content.unfinished.is_none()
     }
 
     /// Brings links in sync with a document, also with one that names none. It may wait for minutes: it has a thread of its own.
-    pub(super) fn apply(&mut self, context: &LinkContext) -> LinkOutcome {
-        let _ = (self, context);
-        LinkOutcome::default()
+    /// Nothing while it is unknown which links the node has, or if the agent ends.
+    pub(super) fn apply(&mut self, context: &LinkContext) -> Option<LinkOutcome> {
+        if !self.undo_unfinished() {
+            return None;
+        }
+        let notes = policy_settings(&self.settings.data_dir, &self.boot).unwrap_or_default();
+        let mut notes: Vec<PolicySetting> = notes.into_iter().filter(|it| it.key.starts_with("link/")).collect();
+        if context.document.links.is_empty() && notes.is_empty() {
+            return Some(LinkOutcome::default());
+        }
+        let vnics = Some(context.facts.vnics()).filter(|vnics| !vnics.is_empty())?;
+        let links = observed::read(&self.settings, vnics).map_err(|error| {
+            tracing::warn!(event = "policy.links_unread", error = chain(&error));
+        });
+        let mut links = links.ok()?;
+        // The metadata service may name a new link's VNIC in a moment: until then it is left alone.
+        let unknown = self.unknown(&context.facts, &links);
+        links.retain(|it| !unknown.contains(&it.facts.name));
+        notes.retain(|note| !unknown.iter().any(|name| note.key.starts_with(&format!("link/{name}/"))));
+        let instance = context.facts.instance.value.as_ref().map(|instance| instance.id.to_string());
+        let own = self.journal.update(|content| content.keep_own(instance.as_deref(), &context.document.cluster));
+        own.map_err(|error| tracing::warn!(event = "policy.link_not_recorded", error = chain(&error))).ok()?;
+        let facts: Vec<_> = links.iter().map(|it| it.facts.clone()).collect();
+        let resolved = plan::resolve(&context.document, choose(&context.document, &facts));
+        let (planned, now) = (self.plan(context, &resolved, &links, &notes), Instant::now());
+        let mut outcome = self.note(context, &resolved, planned.rest, &notes, now);
+        self.restore(planned.restores, now);
+        let mut is_whole = unknown.is_empty();
+        for (name, change) in planned.changes {
+            let found = links.iter().find(|it| it.facts.name == name);
+            let Some(link) = found.filter(|_| context.occasion == Occasion::Running || !change.needs_leader) else {
+                is_whole = false;
+                continue;
+            };
+            let Self { settings, boot, sysctls, environment, journal, .. } = self;
+            let carried_out = Change { settings, boot, sysctls, environment, context, journal, record: &notes };
+            let ended = carried_out.carry_out(link, change.steps, change.needs_leader);
+            if ended.is_stopped {
+                return None;
+            }
+            self.conclude(ended, &mut outcome);
+        }
+        is_whole.then_some(outcome)
     }
+
+    /// The links that no VNIC has, and that came after the last list of VNICs.
+    fn unknown(&mut self, facts: &NodeFacts, links: &[ObservedLink]) -> Vec<String> {
+        let now = Instant::now();
+        let since = if self.known_since.is_empty() { self.started } else { now };
+        let key = |it: &ObservedLink| (it.facts.name.clone(), it.facts.mac.clone());
+        let earlier = std::mem::take(&mut self.known_since);
+        self.known_since = links.iter().map(|it| (key(it), earlier.get(&key(it)).copied().unwrap_or(since))).collect();
+        let listed = facts.vnics.age(now).and_then(|age| now.checked_sub(age));
+        let is_newer = |it: &&ObservedLink| {
+            listed.is_none_or(|listed| self.known_since.get(&key(it)).is_some_and(|since| *since > listed))
+        };
+        links.iter().filter(|it| !it.facts.is_configured).filter(is_newer).map(|it| it.facts.name.clone()).collect()
+    }
+
+    fn plan(
+        &self,
+        context: &LinkContext,
+        resolved: &Resolved,
+        links: &[ObservedLink],
+        notes: &[PolicySetting],
+    ) -> plan::LinkPlan {
+        let of_item = |it: &PolicySetting| Some((it.key.parse::<Item>().ok()?, it.clone()));
+        let record: BTreeMap<Item, PolicySetting> = notes.iter().filter_map(of_item).collect();
+        let items = resolved.apply.keys().chain(resolved.report.keys()).chain(record.keys());
+        let observed = items.filter_map(|item| Some((item.clone(), self.observe(item, resolved)?))).collect();
+        let macs: BTreeMap<String, Option<String>> =
+            links.iter().map(|it| (it.facts.name.clone(), identity(&it.link))).collect();
+        let owned = record.keys().filter(|item| is_of_agent(item, links)).cloned().collect();
+        let has_leader = self.undone_at.is_none_or(|at| context.contact.last().is_some_and(|last| last.accepted > at));
+        let history = LinkHistory { journal: &self.journal.content, macs: &macs, has_leader, owned: &owned };
+        let (document, now) = (&*context.document, Instant::now());
+        let facts = Facts { document, resolved, record: &record, observed: &observed, history: &self.history, now };
+        plan::plan(facts, history)
+    }
+
+    /// The value of an item; nothing if its link is gone.
+    fn observe(&self, item: &Item, resolved: &Resolved) -> Option<Observed> {
+        let (link, option) = parts(item).ok()?;
+        let value = match read_link_option(&link, option, &self.sysctls) {
+            Ok(value) => value,
+            Err(error) if error.is_not_found() => return None,
+            Err(error) => return Some(Observed::Unreadable(chain(&error))),
+        };
+        // An offload is on if any of its features is.
+        let is_on_desired =
+            [&resolved.apply, &resolved.report].iter().any(|all| all.get(item).is_some_and(|it| it.value == "true"));
+        let is_list = |value: &str| matches!(option, LinkOption::Offload(_)) && value != "false";
+        Some(match value {
+            None => Observed::Unsupported,
+            Some(value) if is_on_desired && is_list(&value) => Observed::Value(true.to_string()),
+            Some(value) => Observed::Value(value),
+        })
+    }
+
+    /// Notes what needs no change.
+    fn note(
+        &mut self,
+        context: &LinkContext,
+        resolved: &Resolved,
+        planned: super::plan::Plan,
+        notes: &[PolicySetting],
+        now: Instant,
+    ) -> LinkOutcome {
+        let known = |item: &Item| notes.iter().any(|note| note.key == item.to_string());
+        self.history.retain(|item| resolved.apply.contains_key(item) || known(item));
+        let in_sync = planned.compared + u32::try_from(planned.in_sync.len()).unwrap_or(u32::MAX);
+        let mut outcome = LinkOutcome { reports: planned.reports, in_sync };
+        let mut moved = Vec::new();
+        for (item, desired) in planned.in_sync {
+            self.history.note_in_sync(&item, &desired.value);
+            let mut note = notes.iter().find(|note| note.key == item.to_string()).cloned();
+            if let Some(note) = note.as_mut().filter(|note| note.mark.policy != desired.uid) {
+                note.mark.policy.clone_from(&desired.uid);
+                note.mark.requested.clone_from(&desired.value);
+                note.mark.cluster.clone_from(&context.document.cluster);
+                moved.push(note.clone());
+            }
+        }
+        for (item, value) in planned.stopped {
+            self.history.note_stop(&item, &value, now);
+        }
+        for reverted in outcome.reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
+            let writer = reverted.item.parse().map(|item| likely_writer(&item, resolved, &self.settings.host_root));
+            reverted.message = format!("likely writer: {}; {}", writer.unwrap_or_default(), reverted.message);
+        }
+        let forget: Vec<String> = planned.forget.iter().map(ToString::to_string).collect();
+        let (data_dir, boot) = (&self.settings.data_dir, &self.boot);
+        let recorded =
+            note_policy_settings(data_dir, boot, &moved).and_then(|()| forget_policy_settings(data_dir, boot, &forget));
+        if let Err(error) = recorded {
+            tracing::warn!(event = "policy.link_not_recorded", error = chain(&error));
+        }
+        outcome
+    }
+
+    /// Gives links the values back that they had before policies. These worked, so nothing is probed.
+    fn restore(&mut self, steps: Vec<Step>, now: Instant) {
+        let mut restored = Vec::new();
+        for step in steps {
+            let Ok((link, option)) = parts(&step.item) else { continue };
+            match write_link_option(&link, option, &step.to, &self.sysctls) {
+                Ok(_) => {
+                    tracing::info!(event = "policy.link_restored", item = %step.item, from = step.from, to = step.to);
+                    restored.push(step.item.to_string());
+                }
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!(event = "policy.link_not_restored", item = %step.item, error);
+                    self.history.note_refused(&step.item, &step.to, &error, now, chance());
+                }
+            }
+        }
+        if let Err(error) = forget_policy_settings(&self.settings.data_dir, &self.boot, &restored) {
+            tracing::warn!(event = "policy.link_not_recorded", error = chain(&error));
+        }
+    }
+
+    fn conclude(&mut self, ended: Ended, outcome: &mut LinkOutcome) {
+        let now = Instant::now();
+        for step in ended.kept {
+            outcome.in_sync += 1;
+            if matches!(step.kind, StepKind::SetBack(_)) {
+                self.history.note_set_back(&step.item, &step.to, now);
+            }
+            self.history.note_in_sync(&step.item, &step.to);
+        }
+        for (step, error) in ended.refused {
+            self.history.note_refused(&step.item, &step.to, &error, now, chance());
+            if let StepKind::Set(desired) | StepKind::SetBack(desired) = &step.kind {
+                outcome.reports.push(report(&step.item, desired, &step.from, ItemState::Failed, error));
+            }
+        }
+        if ended.reports.iter().any(|it| it.state == ItemState::Unconfirmed) {
+            self.undone_at = Some(now);
+        }
+        outcome.reports.extend(ended.reports);
+    }
+}
+
+/// Whether the agent itself sets an option now: the link has become a VNIC's.
+fn is_of_agent(item: &Item, links: &[ObservedLink]) -> bool {
+    let Item::Link { link, option } = item else { return false };
+    let facts = links.iter().map(|it| &it.facts).find(|facts| facts.name == *link);
+    facts.is_some_and(|facts| match option {
+        LinkOption::Mtu => facts.has_mtu_of_vnic,
+        LinkOption::Sysctl(key) => facts.is_configured && link_keys::is_configured(key),
+        _ => false,
+    })
 }

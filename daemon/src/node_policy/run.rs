@@ -70,13 +70,20 @@ struct Compared {
 /// The thread that changes links.
 #[derive(Default)]
 struct LinkThread {
-    running: Option<JoinHandle<LinkOutcome>>,
+    running: Option<JoinHandle<Option<LinkOutcome>>>,
     /// The number of the document that it works on, or worked on last.
     number: u64,
     outcome: Option<LinkOutcome>,
     /// Whether links are to be compared again when it ends.
     is_due: bool,
     stop: StopFlag,
+}
+
+impl LinkThread {
+    /// Takes an outcome. Without one, the last of the same document holds.
+    fn keep(&mut self, outcome: Option<LinkOutcome>) {
+        self.outcome = outcome.or(self.outcome.take());
+    }
 }
 
 impl Drop for LinkThread {
@@ -188,7 +195,7 @@ impl Task {
     /// Waits for the thread that changes links.
     async fn finish_links(&mut self) -> Result<(), JoinError> {
         let outcome = finished(&mut self.links.running).await?;
-        self.links.outcome = Some(outcome);
+        self.links.keep(outcome);
         self.start_links(Occasion::Running);
         self.publish();
         Ok(())
@@ -207,7 +214,7 @@ impl Task {
                     return Ok(());
                 }
                 outcome = finished(&mut self.links.running) => {
-                    self.links.outcome = Some(outcome?);
+                    self.links.keep(outcome?);
                     self.start_links(Occasion::Running);
                     self.publish();
                 }
@@ -239,7 +246,7 @@ fn named_keys(document: &NodeDocument) -> BTreeSet<String> {
 }
 
 /// The result of a thread, when it ends; never if none runs.
-async fn finished(running: &mut Option<JoinHandle<LinkOutcome>>) -> Result<LinkOutcome, JoinError> {
+async fn finished(running: &mut Option<JoinHandle<Option<LinkOutcome>>>) -> Result<Option<LinkOutcome>, JoinError> {
     match running {
         Some(handle) => {
             let outcome = handle.await;

@@ -20,6 +20,7 @@ mod hanging;
 mod health;
 mod host;
 mod interference;
+mod link_policies;
 mod links;
 mod metadata;
 mod node;

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 pub(crate) use host_harness::name;
-use netlink::{LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
+use netlink::{LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket, ethtool};
 use sandbox::{Container, Image, spawn_first};
 use serde_json::{Value, json};
 use vcn::{Family, MacAddr, TableId};
@@ -142,6 +142,20 @@ impl Node {
     /// Works on the other ends of its links, which have the same names.
     pub(crate) fn on_fabric<T: Send>(&self, work: impl FnOnce(&mut Socket) -> T + Send) -> T {
         self.fabric.run(|| work(&mut Socket::open().unwrap())).unwrap()
+    }
+
+    /// Where the other ends of its links are.
+    pub(crate) fn fabric(&self) -> Netns {
+        Netns::open(&host_harness::path_of(&self.fabric)).unwrap()
+    }
+
+    /// Both ends of a link make packets as long as those of the wire.
+    pub(crate) fn without_segmentation(&self, link: &str) {
+        let off = ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation", "rx-gro"];
+        let off = off.map(|feature| (feature.to_owned(), false)).into();
+        for netns in [&self.netns, &self.fabric] {
+            netns.run(|| ethtool::Socket::open().unwrap().unwrap().set_features(&name(link), &off).unwrap()).unwrap();
+        }
     }
 
     /// Works where the other ends of its links are.

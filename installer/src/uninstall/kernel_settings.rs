@@ -1,6 +1,7 @@
 //! Kernel settings as they were before us, of the host and of VNICs' links: the agent notes one before it changes it, and
 //! uninstalling restores it. A reboot restores them, too, so notes of another boot are void.
 
+mod link_option;
 mod of_policies;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use ipam::BootId;
 use netlink::{LinkChange, Socket, Sysctls};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tunables::LinkOption;
 use vcn::{IfName, Mtu};
 
 use super::OtherNetworks;
@@ -20,6 +22,7 @@ use crate::error::Error;
 use crate::files::{read_document, write_document};
 use crate::uninstall::Removal;
 
+pub use link_option::{read_link_option, write_link_option};
 pub use of_policies::{PolicyMark, PolicySetting, forget_policy_settings, note_policy_settings, policy_settings};
 
 pub(crate) const FILE: &str = "sysctls.json";
@@ -64,8 +67,10 @@ struct Note {
 enum Setting<'a> {
     /// Its path below /proc/sys.
     Sysctl(&'a str),
-    /// A link's `mtu`, or its `state`: whether it is up.
-    Link(IfName, &'a str),
+    /// Whether a link is up.
+    LinkState(IfName),
+    /// An option of a link, such as its MTU.
+    LinkOption(IfName, LinkOption),
 }
 
 impl SettingChange {
@@ -161,7 +166,8 @@ impl<'a> Setting<'a> {
     fn parse(key: &'a str) -> Option<Self> {
         let parts: Vec<&str> = key.split('/').collect();
         match parts[..] {
-            ["link", name, what @ ("mtu" | "state")] => Some(Self::Link(name.parse().ok()?, what)),
+            ["link", name, "state"] => Some(Self::LinkState(name.parse().ok()?)),
+            ["link", name, option] => Some(Self::LinkOption(name.parse().ok()?, option.parse().ok()?)),
             ["net", ..] if parts.iter().all(|part| !part.is_empty() && *part != "..") => Some(Self::Sysctl(key)),
             _ => None,
         }
@@ -173,7 +179,9 @@ impl<'a> Setting<'a> {
             return Some(format!("another program changed it to {now} since"));
         }
         match self {
-            Self::Link(link, _) => others.user_of_link(link),
+            // A policy's value goes with the agent, whoever uses the link.
+            Self::LinkOption(..) if note.policy.is_some() => None,
+            Self::LinkState(link) | Self::LinkOption(link, _) => others.user_of_link(link),
             Self::Sysctl(key) => match key.split('/').collect::<Vec<_>>()[..] {
                 [.., "ip_forward" | "forwarding"] => others.network.clone(),
                 // While forwarding is on, the kernel honors router advertisements only with 2.
@@ -186,22 +194,20 @@ impl<'a> Setting<'a> {
     }
 
     fn read(&self, sysctls: &Sysctls) -> Result<String, netlink::Error> {
-        let (name, what) = match self {
-            Self::Sysctl(key) => return Ok(sysctls.read(key)?.trim().to_owned()),
-            Self::Link(name, what) => (name, *what),
-        };
-        let link = Socket::open()?.link(name)?;
-        let state = if link.up { "up" } else { "down" };
-        Ok(if what == "mtu" { link.mtu.0.to_string() } else { state.to_owned() })
+        match self {
+            Self::Sysctl(key) => Ok(sysctls.read(key)?.trim().to_owned()),
+            Self::LinkState(name) => Ok(if Socket::open()?.link(name)?.up { "up" } else { "down" }.to_owned()),
+            Self::LinkOption(name, option) => Ok(read_link_option(name, option, sysctls)?.unwrap_or_default()),
+        }
     }
 
     fn write(&self, value: &str, sysctls: &Sysctls) -> Result<(), netlink::Error> {
-        let (name, change) = match self {
-            Self::Sysctl(key) => return sysctls.write(key, value).map(drop),
-            Self::Link(name, "mtu") => (name, value.parse().map(|mtu| LinkChange::Mtu(Mtu(mtu))).ok()),
+        match self {
+            Self::Sysctl(key) => sysctls.write(key, value).map(drop),
             // A link that was up before is not noted.
-            Self::Link(name, _) => (name, (value == "down").then_some(LinkChange::Down)),
-        };
-        change.map_or(Ok(()), |change| Socket::open()?.change_link_named(name, &[change]))
+            Self::LinkState(name) if value == "down" => Socket::open()?.change_link_named(name, &[LinkChange::Down]),
+            Self::LinkState(_) => Ok(()),
+            Self::LinkOption(name, option) => write_link_option(name, option, value, sysctls).map(drop),
+        }
     }
 }

@@ -11,6 +11,7 @@ use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use vcn::{Family, IfName, MacAddr, Mark, Mtu, Priority, TableId};
 
 use crate::conntrack::key_if_of_any;
+use crate::ethtool::decode_features;
 use crate::nft::chain::ListedChain;
 use crate::nft::observed::rule as rule_of_a_table;
 use crate::routing::monitor::is_written;
@@ -109,6 +110,7 @@ proptest! {
         let _ = (Rule::decode(&noise).is_ok(), Neighbour::decode(&noise).is_ok(), is_written(&noise).is_ok());
         let _ = (rule_of_a_table(&noise, "vcn-native").is_ok(), key_if_of_any(&noise, &HashSet::from([IpAddr::from([10, 0, 0, 8])])).is_ok());
         let _ = ListedChain::decode(&noise).is_ok();
+        let _ = decode_features(&noise).is_ok();
         assert!(messages(&noise).count() <= noise.len());
     }
 

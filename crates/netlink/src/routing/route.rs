@@ -102,7 +102,7 @@ impl RouteFilter {
         Self { family, table: None, protocol: None, oif: None }
     }
 
-    fn message(self) -> RouteMessage {
+    pub(crate) fn message(self) -> RouteMessage {
         let mut message = RouteMessage::default();
         message.header.address_family = wire_family(self.family);
         message.header.protocol = RouteProtocol::from(self.protocol.unwrap_or(0));

@@ -9,6 +9,7 @@
 mod address;
 mod announce;
 mod conntrack;
+mod ethtool;
 mod forward_filter;
 mod interrupted;
 mod ipv4_only;
@@ -19,6 +20,7 @@ mod netns;
 mod nft;
 mod route;
 mod rule;
+mod saved;
 mod sysctl;
 mod tap;
 mod vlan;

@@ -113,3 +113,48 @@ fn only_network_settings_are_written() {
     }
     assert_eq!(node.restored().1.len(), 3);
 }
+
+/// The link is in use, as the primary one always is.
+#[test]
+fn options_of_links_that_policies_set_are_restored() {
+    let (node, boot, netns) = (Node::new(), BootId::current().unwrap(), netlink::Netns::create().unwrap());
+    let setting = |option: &str, before: &str, set: &str| PolicySetting {
+        key: format!("link/ens3/{option}"),
+        before: before.to_owned(),
+        set: set.to_owned(),
+        mark: PolicyMark { policy: "web".to_owned(), cluster: String::new(), requested: set.to_owned() },
+    };
+    host_harness::sh(
+        &netns,
+        "ip link add ens3 type veth peer name router; ip link set ens3 up mtu 9000 txqueuelen 500
+         ip addr add 10.0.10.7/24 dev ens3; ip route add default via 10.0.10.1
+         echo 60 > /proc/sys/net/ipv4/neigh/ens3/gc_stale_time",
+    );
+    let options = ["mtu", "txQueueLength", "ipv4.neigh.gc_stale_time", "offloads.tso"].map(|it| it.parse().unwrap());
+    let read = || {
+        let sysctls = Sysctls::default();
+        let read = |option: &LinkOption| read_link_option(&"ens3".parse().unwrap(), option, &sysctls).unwrap().unwrap();
+        netns.run(|| options.each_ref().map(read)).unwrap()
+    };
+    let list = "tx-tcp-segmentation,tx-tcp6-segmentation";
+    netns
+        .run(|| {
+            let link = "ens3".parse().unwrap();
+            write_link_option(&link, &LinkOption::Offload("tso"), "false", &Sysctls::default()).unwrap();
+        })
+        .unwrap();
+    assert_eq!(read(), ["9000", "500", "60", "false"]);
+    let settings = [
+        setting("mtu", "1500", "9000"),
+        setting("txQueueLength", "1000", "400"),
+        setting("ipv4.neigh.gc_stale_time", "90", "60"),
+        setting("offloads.tso", list, "false"),
+        setting("ring.rx", "256", "512"),
+    ];
+    note_policy_settings(&node.path("lib"), &boot, &settings).unwrap();
+    let mut removal = Removal { applied: true, ..Removal::default() };
+    let others = [OtherNetworks::default()];
+    netns.run(|| restore(&node.path("lib"), "/proc/sys".as_ref(), &others, &mut removal)).unwrap();
+    assert_eq!(read(), ["1500", "500", "90", list], "{removal}");
+    assert_eq!(removal.left.len(), 2, "another program's queue length, and a ring that the device lacks: {removal}");
+}

@@ -1,0 +1,140 @@
+//! Whether the node can be reached: full-size packets to the gateway and to the leader, whose answers show both directions, and
+//! requests to the metadata service and the API server. Those that pass before a change must pass after it.
+
+use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use api::TargetService;
+use nettest::probe::{Failure, ProbeKind, ProbeRequest, ProbeTarget, SendTask, Task, bounds};
+
+use crate::probes::{ProbeEnvironment, perform};
+
+/// Packets of one attempt, and the time for each.
+const COUNT: u8 = 3;
+const INTERVAL_MS: u16 = 200;
+const TIMEOUT_MS: u16 = 1_500;
+
+/// How long a link may take until packets pass again: a driver resets its device for some options, and the switch learns anew.
+const SETTLE: Duration = Duration::from_secs(25);
+/// Between attempts.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A way that must stay open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Probe {
+    pub(super) kind: ProbeKind,
+    pub(super) target: ProbeTarget,
+    /// Bytes of a packet that must not be fragmented; 0 for the least.
+    pub(super) size: u16,
+}
+
+/// The probes that pass with an MTU.
+pub(super) fn passing(environment: &ProbeEnvironment, leader: Option<IpAddr>, mtu: u32) -> Vec<Probe> {
+    let full = u16::try_from(mtu).unwrap_or(u16::MAX).min(bounds::SIZE_MAX);
+    let echo = |target: ProbeTarget| Probe { kind: ProbeKind::PathMtu, target, size: full };
+    let request = |kind, service| Probe { kind, target: ProbeTarget::Service(service), size: 0 };
+    let mut candidates = vec![
+        echo(ProbeTarget::Service(TargetService::Gateway)),
+        request(ProbeKind::Http, TargetService::Imds),
+        request(ProbeKind::Https, TargetService::ApiServer),
+    ];
+    candidates.extend(leader.map(|address| echo(ProbeTarget::Address(address))));
+    at_once(candidates, |probe| {
+        if passes(environment, &probe) {
+            return Some(probe);
+        }
+        // The way has a smaller MTU than the link, which is no reason to keep the link's.
+        let small = Probe { kind: ProbeKind::Icmp, size: 0, ..probe };
+        (probe.kind == ProbeKind::PathMtu && passes(environment, &small)).then_some(small)
+    })
+}
+
+impl Probe {
+    /// Whether the target is one that every node has at its VNIC. Another one may be down by itself.
+    pub(super) fn is_local(&self) -> bool {
+        matches!(&self.target, ProbeTarget::Service(TargetService::Gateway | TargetService::Imds))
+    }
+}
+
+/// The first of the probes that is lost with a new MTU, once the link had time to settle.
+pub(super) fn lost(
+    environment: &ProbeEnvironment,
+    probes: &[Probe],
+    mtu: u32,
+    is_stopped: impl Fn() -> bool,
+) -> Option<String> {
+    let size = u16::try_from(mtu).unwrap_or(u16::MAX);
+    let mut left: Vec<Probe> = probes.iter().map(|it| Probe { size: it.size.min(size), ..it.clone() }).collect();
+    let begun = Instant::now();
+    loop {
+        left = at_once(left, |probe| (!passes(environment, &probe)).then_some(probe));
+        let first = left.first()?;
+        if begun.elapsed() > SETTLE || is_stopped() {
+            return Some(describe(first));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// A probe of the leader with large packets.
+pub(super) const fn large(leader: IpAddr, size: u16) -> Probe {
+    Probe { kind: ProbeKind::PathMtu, target: ProbeTarget::Address(leader), size }
+}
+
+/// Whether large packets are lost although small ones pass.
+pub(super) fn lost_large(
+    environment: &ProbeEnvironment,
+    probe: Probe,
+    is_stopped: impl Fn() -> bool,
+) -> Option<String> {
+    let small = Probe { kind: ProbeKind::Icmp, size: 0, ..probe.clone() };
+    let mtu = probe.size.into();
+    if passes(environment, &small) { lost(environment, &[probe], mtu, is_stopped) } else { None }
+}
+
+fn describe(probe: &Probe) -> String {
+    let target = match &probe.target {
+        ProbeTarget::Service(TargetService::Gateway) => "the gateway".to_owned(),
+        ProbeTarget::Service(TargetService::Imds) => "the metadata service".to_owned(),
+        ProbeTarget::Service(_) => "the API server".to_owned(),
+        ProbeTarget::Address(address) => format!("the leader ({address})"),
+        ProbeTarget::Host(host) => host.clone(),
+    };
+    match probe.size {
+        0 => format!("{target} no longer answers"),
+        size => format!("{target} no longer answers packets of {size} bytes"),
+    }
+}
+
+fn passes(environment: &ProbeEnvironment, probe: &Probe) -> bool {
+    let task = SendTask {
+        kind: probe.kind,
+        source: None,
+        target: probe.target.clone(),
+        port: 0,
+        source_port: 0,
+        count: if matches!(probe.kind, ProbeKind::PathMtu | ProbeKind::Icmp) { COUNT } else { 1 },
+        interval_ms: INTERVAL_MS,
+        timeout_ms: TIMEOUT_MS,
+        size: probe.size,
+        force_link: false,
+        name: None,
+        path: None,
+        over_tcp: false,
+        mbits: None,
+    };
+    match perform(&ProbeRequest::new(Task::Send(task)), environment) {
+        // Any answer shows the way, a refusal of the request, too.
+        Ok(report) => report.tally.received > 0 || matches!(report.tally.failure, Some(Failure::Status(_))),
+        Err(_) => false,
+    }
+}
+
+/// Works on all at the same time: each waits for seconds.
+fn at_once<R: Send>(probes: Vec<Probe>, work: impl Fn(Probe) -> Option<R> + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let running: Vec<_> = probes.into_iter().map(|probe| scope.spawn(|| work(probe))).collect();
+        running.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+    })
+}

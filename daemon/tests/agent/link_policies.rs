@@ -1,0 +1,178 @@
+//! Node policies on links: the agent's program in its container, a gateway and a leader behind it, which asks on the channel. What
+//! `ip` shows before and after is compared whole.
+
+mod interrupted;
+mod leader;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::node::Node;
+use crate::running::{Agent, wait_for};
+use leader::{Leader, policy};
+
+const SHOW: &str = "ip addr; ip route show table all; ip -6 addr; ip -6 route show table all";
+
+/// Requests, probes and the leader's confirmation.
+const BOUND: Duration = Duration::from_secs(150);
+
+/// A node with IPv6 at an MTU of 1500, behind a gateway whose link takes `gateway_mtu`, and a leader.
+pub(crate) fn scene(gateway_mtu: u32) -> (Node, Leader) {
+    let node = Node::with_pods();
+    node.fabric_sh(&format!(
+        "ip link set lo up; ip link set ens3 up mtu {gateway_mtu}; ip addr add 10.0.10.1/24 dev ens3
+         ip addr add 2603:c020:0:10::1/64 dev ens3 nodad; ip addr add 10.0.20.9/32 dev lo"
+    ));
+    node.sh(
+        "ip addr add 2603:c020:0:10::7/128 dev ens3 nodad; ip -6 route add default via 2603:c020:0:10::1 dev ens3 onlink
+         ip route add 10.0.77.0/24 via 10.0.10.1 mtu 1400",
+    );
+    // A packet of the wire is one packet of the kernel: what is too long is dropped, as a network would.
+    node.without_segmentation("ens3");
+    let leader = Leader::new(&node);
+    (node, leader)
+}
+
+pub(crate) fn mtu(node: &Node) -> u32 {
+    node.on(|socket| socket.link(&crate::node::name("ens3")).unwrap().mtu.0)
+}
+
+/// What `ip` shows, but for times, once no address is being detected.
+pub(crate) fn shown(node: &Node) -> String {
+    let mut after_time = false;
+    wait_for("addresses", || !node.sh("ip -6 addr").contains("tentative"), || node.sh("ip -6 addr"));
+    let text = node.sh(SHOW);
+    let words = text.split_inclusive(char::is_whitespace).map(|word| {
+        let is_time =
+            std::mem::replace(&mut after_time, matches!(word.trim(), "valid_lft" | "preferred_lft" | "expires"));
+        if is_time && word.trim() != "forever" { "TIME " } else { word }
+    });
+    words.collect()
+}
+
+/// The state and the message of an item, once it is reported.
+pub(crate) fn wait_item(leader: &Leader, agent: &Agent, item: &str, state: &str) -> Value {
+    let find = || {
+        let items = leader.answer()["items"].as_array().cloned().unwrap_or_default();
+        items.into_iter().find(|it| it["item"] == item && it["state"] == state)
+    };
+    wait_for(&format!("{item} {state}"), || find().is_some(), || format!("{}\n{}", leader.answer(), agent.log()));
+    find().unwrap()
+}
+
+pub(crate) fn wait_state(leader: &Leader, agent: &Agent, state: &str) {
+    let is_there = || leader.answer()["policies"][0]["state"] == state;
+    wait_for(&format!("the policy {state}"), is_there, || format!("{}\n{}", leader.answer(), agent.log()));
+}
+
+#[test]
+fn mtu_is_raised_where_peers_have_a_smaller_one_and_undone() {
+    let (node, leader) = scene(1500);
+    let (agent, before) = (leader.agent(&node), shown(&node));
+    leader.send(&policy("Report", json!({"mtu": 9000, "txQueueLength": 500})));
+    let drifted = wait_item(&leader, &agent, "link/ens3/mtu", "Drifted");
+    assert_eq!((&drifted["current"], &drifted["desired"]), (&json!("1500"), &json!("9000")));
+    assert_eq!(shown(&node), before, "mode Report changes nothing");
+    leader.send(&policy("Apply", json!({"mtu": 9000, "txQueueLength": 500})));
+    wait_state(&leader, &agent, "applied");
+    assert_eq!((mtu(&node), leader.answer()["items"].is_array()), (9000, false), "{}", leader.answer());
+    let changed = before.split_inclusive('\n').map(|line| match line.contains("ens3@") {
+        true => line.replace("mtu 1500", "mtu 9000").replace("qlen 1000", "qlen 500"),
+        false => line.to_owned(),
+    });
+    assert_eq!(shown(&node), changed.collect::<String>());
+    // Proven here, so the next agent needs no leader.
+    drop(agent);
+    leader.pause();
+    node.sh("ip link set ens3 mtu 1500");
+    let agent = leader.agent(&node);
+    wait_for("the proven MTU", || mtu(&node) == 9000, || agent.log());
+    leader.resume();
+    leader.send(&json!({"policies": [], "links": []}));
+    wait_for("the MTU of this boot", || mtu(&node) == 1500, || agent.log());
+    wait_for("all as before", || shown(&node) == before, || format!("{}\n{before}", shown(&node)));
+}
+
+#[test]
+fn mtu_that_loses_packets_to_the_leader_alone_is_restored() {
+    let (node, leader) = scene(9000);
+    let (agent, before) = (leader.agent(&node), shown(&node));
+    // The way to the leader takes 1500 bytes, and its own link 9000: nobody reports that.
+    node.fabric_sh(
+        "nft add table inet way; nft add chain inet way input '{ type filter hook input priority 0 ; }'
+         nft add rule inet way input ip daddr 10.0.20.9 meta length '>' 1500 drop",
+    );
+    let begun = Instant::now();
+    leader.send(&policy("Apply", json!({"mtu": 9000})));
+    let failed = wait_item(&leader, &agent, "link/ens3/mtu", "Failed");
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    println!("restored and failed after {:?}: {failed}", begun.elapsed());
+    assert_eq!(shown(&node), before);
+    wait_state(&leader, &agent, "failed");
+    // The same revision is not tried again.
+    assert!(agent.events("policy.link_changed").len() == 1, "{}", agent.log());
+}
+
+#[test]
+fn mtu_that_loses_packets_to_the_gateway_is_restored() {
+    let (node, leader) = scene(9000);
+    let (agent, before) = (leader.agent(&node), shown(&node));
+    node.fabric_sh("nft add table inet way; nft add chain inet way input '{ type filter hook input priority 0 ; }'");
+    // As soon as the MTU changes, nothing passes.
+    leader.send_while(&policy("Apply", json!({"mtu": 1400})), || {
+        wait_for("the change", || mtu(&node) == 1400, || agent.log());
+        node.fabric_sh("nft add rule inet way input ip saddr 10.0.10.7 drop");
+    });
+    let begun = Instant::now();
+    wait_for("the earlier MTU", || mtu(&node) == 1500, || agent.log());
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    println!("restored {:?} after the cut", begun.elapsed());
+    node.fabric_sh("nft flush chain inet way input");
+    wait_for("all as before", || shown(&node) == before, || format!("{}\n{before}", shown(&node)));
+    let failed = wait_item(&leader, &agent, "link/ens3/mtu", "Failed");
+    assert!(failed["message"].as_str().unwrap().contains("no longer answers"), "{failed}");
+}
+
+#[test]
+fn change_without_a_request_of_the_leader_is_unconfirmed() {
+    let (node, leader) = scene(1500);
+    let (agent, before) = (leader.agent(&node), shown(&node));
+    leader.send_while(&policy("Apply", json!({"mtu": 9000})), || leader.pause());
+    let begun = Instant::now();
+    wait_for("the change", || mtu(&node) == 9000, || agent.log());
+    // Another program's MTU removes IPv6 meanwhile.
+    node.sh("ip link set ens3 mtu 1200; ip link set ens3 mtu 9000");
+    wait_for("the earlier MTU", || mtu(&node) == 1500, || agent.log());
+    wait_for("all as before", || shown(&node) == before, || format!("{}\n{before}", shown(&node)));
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    println!("restored {:?} after the change", begun.elapsed());
+    leader.resume();
+    wait_item(&leader, &agent, "link/ens3/mtu", "Unconfirmed");
+    // The leader is there again: the next attempt is confirmed.
+    wait_state(&leader, &agent, "applied");
+    assert_eq!(mtu(&node), 9000);
+}
+
+#[test]
+fn options_that_would_stop_a_node_are_refused() {
+    let (node, leader) = scene(1500);
+    let (agent, before) = (leader.agent(&node), shown(&node));
+    let mut document = policy("Apply", json!({"mtu": 1200, "ring": {"rx": 512}, "sysctls": {"ipv6.accept_ra": "0"}}));
+    document["links"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"link": {"select": {"name": "ens5"}, "mtu": 1400}, "policy": 0}));
+    leader.send(&document);
+    for (item, state) in [
+        ("link/ens3/mtu", "Refused"),
+        ("link/ens3/ipv6.accept_ra", "Refused"),
+        ("link/ens5/mtu", "Refused"),
+        ("link/ens3/ring.rx", "Unsupported"),
+    ] {
+        wait_item(&leader, &agent, item, state);
+    }
+    assert_eq!((leader.answer()["policies"][0]["state"].clone(), mtu(&node)), (json!("applied"), 1500));
+    let primary = |text: &str| text.lines().filter(|line| line.contains("ens3")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(primary(&shown(&node)), primary(&before));
+}
