@@ -106,6 +106,7 @@ scale: setup ## Check the controller with 20,000 VnicAttachments, and with 10,00
 	$(STATIC_BUILD) --bin oke-node-controller
 	CONTROLLER=$(abspath $(RELEASE))/oke-node-controller cargo test --package oke-node-controller --test cluster -- \
 	    --ignored --nocapture --test-threads=1 scale
+	cargo test --package oke-node-controller --lib -- --ignored --nocapture ten_thousand_agents
 
 # SOAK=1: tests that sample their cases (such as failing system calls) run all of them.
 soak: setup ## Run all tests SOAK_ROUNDS times (10), then oldest, e2e, upgrade, conformance, machine and fuzz, stopping at the first failure

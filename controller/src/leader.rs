@@ -34,6 +34,7 @@ use crate::leader_context::LeaderContext;
 use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::network_test::{AT_ONCE, NetworkTests};
+use crate::node_policy::run::NodePolicies;
 use crate::profile::node_pools::NodePoolReader;
 use crate::profile::profiles::{GRACE, Profiles, ROUND};
 use crate::report::metrics::{FleetCensus, Snapshot};
@@ -65,7 +66,8 @@ pub(crate) struct Leader {
 pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let Leader { client, cloud, identity, status_server, settings, member } = leader;
     let metrics = status_server.metrics.clone();
-    let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
+    let cluster = cluster_id(&client, settings.cluster_id.clone()).await;
+    let mark = Mark::new(cluster.clone());
     let patient = client::patient(&client, metrics.clone(), READING);
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
@@ -79,22 +81,20 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let plugin_states = leader.plugin_states(&cloud, &roster, &settings);
     let host_events = leader.host_events(&cloud, &roster, &settings);
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
-    let channel = ChannelClient::new(member.identity.clone());
-    let pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
-    let probe_pods = pods.clone();
-    let agents = ChannelAgents { client: channel, roster: roster.clone(), began: Instant::now(), pods };
+    let probe_pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
+    let agents = channel_agents(&member, &roster, probe_pods.clone());
     let network_tests = leader.network_tests(agents, &settings, oci_host);
+    let policies = leader.node_policies(&member, &roster, cluster);
+    let policy_views = policies.shared.clone();
     measure(&status_server, &work, &store, budget, roster.clone());
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
     let (profiles_read, mut profiles) = watch::channel(false);
-    let all_nodes = nodes.clone();
+    let [all_nodes, nodes_of_policies] = [nodes.clone(), nodes.clone()];
     let hand_over = HandOver::new(&patient, &settings.lease.namespace, store.clone(), identity.clone());
     let watched = worker.clone();
     let working = async {
-        for read in [&mut attachments, &mut nodes, &mut profiles] {
-            read.wait_for(|is_read| *is_read).await.context("reading the objects to reconcile")?;
-        }
+        all_read([&mut attachments, &mut nodes, &mut profiles]).await?;
         status_server.set_role(Role::Working);
         tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
         // Cancel-safe: whichever ends first ends the process.
@@ -104,6 +104,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
             () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
             () = plugin_states.run(), if settings.plugin_states == Toggle::On => bail!("the task that reads plugins' states ended"),
             () = host_events.run(), if !host_events.is_off() => bail!("the task that reads Oracle's reports ended"),
+            () = policies.run(nodes_of_policies) => bail!("the watch of NodePolicies ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = hand_over.wait() => Ok(()),
             () = node_pools.run() => bail!("the task that reads node pools ended"),
@@ -121,9 +122,23 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
         () = follow_profiles(patient, store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
         // It retries by itself, and counts each attempt.
         () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
-        () = fleet::run::run(member, leader, roster, all_nodes) => bail!("the tasks of the fleet ended"),
+        () = fleet::run::run(member, leader, roster, all_nodes, policy_views) => bail!("the tasks of the fleet ended"),
         ended = working => ended,
     }
+}
+
+/// The agents, as network tests request probes of them.
+fn channel_agents(member: &FleetMember, roster: &Arc<SharedRoster>, pods: Arc<ProbePods>) -> ChannelAgents {
+    let client = ChannelClient::new(member.identity.clone());
+    ChannelAgents { client, roster: roster.clone(), began: Instant::now(), pods }
+}
+
+/// Waits until these lists are complete.
+async fn all_read(lists: [&mut watch::Receiver<bool>; 3]) -> anyhow::Result<()> {
+    for read in lists {
+        read.wait_for(|is_read| *is_read).await.context("reading the objects to reconcile")?;
+    }
+    Ok(())
 }
 
 impl LeaderContext {
@@ -171,6 +186,20 @@ impl LeaderContext {
             metrics: self.metrics.clone(),
             pace,
             budget,
+        }
+    }
+
+    fn node_policies(&self, member: &FleetMember, roster: &Arc<SharedRoster>, cluster: String) -> NodePolicies {
+        NodePolicies {
+            client: self.client.clone(),
+            channel: ChannelClient::new(member.identity.clone()),
+            store: self.store.clone(),
+            roster: roster.clone(),
+            events: self.events.clone(),
+            metrics: self.metrics.clone(),
+            shared: Arc::default(),
+            namespace: member.namespace.clone(),
+            cluster,
         }
     }
 

@@ -6,6 +6,7 @@
 //!   Node ───────────┘        └─▶ work (queue) ─▶ attachment: observe ─▶ plan (pure) ─▶ apply ─▶ report     per instance
 //!   Pods of agents ─▶ fleet: summaries of nodes in memory ─▶ conditions of Nodes, view
 //!   NetworkTest ──▶ network_test: pairs ─▶ agents ─▶ verdicts ─▶ status
+//!   NodePolicy ───▶ node_policy: rollouts ─▶ documents to agents ─▶ status
 //!   leader: one of several replicas does this; a replica that loses the Lease exits
 //! ```
 //!
@@ -21,6 +22,7 @@ mod leader;
 mod leader_context;
 mod malloc;
 mod network_test;
+mod node_policy;
 mod plan_command;
 pub mod profile;
 pub mod report;

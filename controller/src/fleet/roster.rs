@@ -226,6 +226,23 @@ impl Roster {
         record.map_or(AgentFacts::Pending { is_failing: false }, |record| record.facts(now, self.silence))
     }
 
+    /// When a node's agent last answered.
+    pub(crate) fn last_answer(&self, node: &str) -> Option<Instant> {
+        self.agents.get(node)?.answered()
+    }
+
+    /// Has a node's agent asked when its last answer is this old, if it is asked later than that. Whether that changed anything.
+    pub(crate) fn hurry(&mut self, node: &str, age: Duration, now: Instant) -> bool {
+        let Some((name, record)) = self.agents.get_key_value(node) else { return false };
+        let at = record.answered().map_or(now, |answered| now.max(answered + age));
+        let is_later = matches!(record.due, Some((Lane::Regular, due)) if due > at);
+        let name = name.clone();
+        if is_later {
+            self.set_due(&name, Some((Lane::Regular, at)));
+        }
+        is_later
+    }
+
     /// Whether a node's last regular request ended within the time by which the bound exceeds the interval. At any time these
     /// nodes are an even sample of all, and a node that passes the bound failed before the sample was taken.
     pub(crate) fn is_in_sample(&self, node: &str, now: Instant) -> bool {

@@ -14,7 +14,7 @@ use crate::fleet::keys::KeyEntry;
 use crate::fleet::rules_file::follow as follow_rules;
 use crate::fleet::shared::SharedRoster;
 use crate::fleet::sweep::Sweeper;
-use crate::fleet::view::{FleetView, LeaderView};
+use crate::fleet::view::{FleetView, LeaderView, PolicyViews};
 use crate::fleet::writer::ConditionWriter;
 use crate::leader_context::LeaderContext;
 
@@ -40,6 +40,7 @@ pub(crate) async fn run(
     context: LeaderContext,
     roster: Arc<SharedRoster>,
     mut nodes: watch::Receiver<bool>,
+    policies: Arc<dyn PolicyViews>,
 ) {
     let LeaderContext { client, store, metrics, .. } = context;
     let FleetMember { identity, entry, view, namespace, rules, configuration } = member;
@@ -53,7 +54,7 @@ pub(crate) async fn run(
         channel: channel.clone(),
     };
     let bundles = Bundles::new(client.clone(), &namespace, sources);
-    view.lead(LeaderView { roster: roster.clone(), store: store.clone(), client: channel.clone(), bundles });
+    view.lead(LeaderView { roster: roster.clone(), store: store.clone(), client: channel.clone(), bundles, policies });
     let (read, mut agents) = watch::channel(false);
     let follow = follow_agents(client.clone(), &namespace, store.watches(), read, |peers| {
         let mut all = roster.lock();

@@ -11,6 +11,7 @@ use resident::logging::chain;
 use resident::server::{Answer, Caller, Handler, StreamRequest};
 use stream::Chunks;
 use tokio::time::Instant;
+use tunables::view::{POLICIES_PATH, PoliciesView, PolicyView};
 
 use crate::cluster::store::{NodeView, Store};
 use crate::fleet::answer::details;
@@ -36,6 +37,17 @@ pub(crate) struct LeaderView {
     pub client: Client,
     /// For those with a token.
     pub bundles: Bundles,
+    /// The policies of the nodes.
+    pub policies: Arc<dyn PolicyViews>,
+}
+
+/// What is shown of NodePolicies.
+pub(crate) trait PolicyViews: std::fmt::Debug + Send + Sync {
+    /// All, without their nodes.
+    fn all(&self) -> PoliciesView;
+
+    /// One with its nodes.
+    fn one(&self, name: &str) -> Option<PolicyView>;
 }
 
 impl FleetView {
@@ -107,6 +119,16 @@ impl Handler for FleetView {
         let Some(leader) = self.fleet.get() else {
             return self.not_leader();
         };
+        if let Some(name) = path.strip_prefix(POLICIES_PATH) {
+            return match name.strip_prefix('/') {
+                None if name.is_empty() => Answer::json(200, &leader.policies.all()),
+                Some(name) => match leader.policies.one(name) {
+                    Some(policy) => Answer::json(200, &policy),
+                    None => Answer::text(404, &format!("there is no NodePolicy {name:?}\n")),
+                },
+                None => Answer::text(404, "not found\n"),
+            };
+        }
         match path.strip_prefix("/fleet") {
             Some("") => self.whole(leader).await,
             Some(name) if name.len() > 1 => self.node(leader, name.trim_start_matches('/')).await,

@@ -2,6 +2,7 @@
 
 mod fleet;
 mod labels;
+mod policies;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,6 +19,7 @@ use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistr
 use crate::work::Depth;
 pub(crate) use fleet::{FleetCensus, FleetMetrics};
 use labels::{Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
+pub(crate) use policies::{PolicyCensus, PolicyMetrics};
 
 /// A call takes 0.05 to 5 s.
 const CALL_SECONDS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 20.0];
@@ -73,6 +75,7 @@ pub struct Metrics {
     pub(crate) events_lost: Counter,
     pub(crate) configuration_invalid: Gauge,
     pub(crate) fleet: FleetMetrics,
+    pub(crate) policies: PolicyMetrics,
     now: OnceLock<Box<dyn Fn() -> Snapshot + Send + Sync>>,
     /// A scrape clears and sets what another one reads.
     scrape: Mutex<()>,
@@ -115,6 +118,7 @@ impl Default for Metrics {
                 "1 while the configuration file is invalid and the last valid configuration is used",
             ),
             fleet: FleetMetrics::new(&mut all),
+            policies: PolicyMetrics::new(&mut all),
             now: OnceLock::new(),
             scrape: Mutex::default(),
             registry: all,

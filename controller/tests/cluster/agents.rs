@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, Share, TrustedKeys, serve};
 use health::report::Verdict;
 use health::rules::{Action, Severity, version};
-use health::summary::Check;
 use health::summary::poll::{PollQuery, RULES_PATH, SUMMARY_PATH};
+use health::summary::{Check, NodePolicyState};
 use health::{Area, Signal, Summary, collectors};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeCondition, Pod};
 use kube::api::{Patch, PatchParams, PostParams};
@@ -22,6 +22,8 @@ use serde_json::json;
 use stream::{Chunks, end, entry, pipe};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
+use tunables::document::POLICY_PATH;
+use tunables::{AnsweredPolicy, DocumentMode, ItemReport, ItemState, NodeAnswer, NodeDocument, PolicyState};
 
 pub(crate) const NAMESPACE: &str = "oke-node-manager";
 pub(crate) const NETWORK: &str = "oke.oraclecloud.com/NetworkReady";
@@ -55,6 +57,10 @@ struct AgentState {
     rules: Mutex<Option<String>>,
     /// The bundle that it sends; none is an agent of an earlier release.
     bundle: Mutex<Option<FakeBundle>>,
+    /// The document that it received last, and the revisions that it ever had.
+    document: Mutex<(NodeDocument, BTreeSet<String>)>,
+    /// Whether a value of it fails.
+    fails: AtomicBool,
 }
 
 /// What an agent sends as its bundle.
@@ -91,6 +97,17 @@ impl Handler for AgentState {
                 *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = String::from_utf8(text.to_vec()).ok();
                 Reply::ok("{}")
             }
+            POLICY_PATH => {
+                if let Some(body) = request.body {
+                    let document: NodeDocument = serde_json::from_slice(&body).unwrap();
+                    let mut held = self.document.lock().unwrap();
+                    held.1.extend(document.policies.iter().map(|policy| policy.revision.clone()));
+                    held.0 = document;
+                }
+                let answer = self.policy_answer();
+                self.summary.lock().unwrap_or_else(PoisonError::into_inner).node_policy = Some(state_of(&answer));
+                Reply::ok(serde_json::to_vec(&answer).unwrap())
+            }
             "/v1/node" => Reply::ok(json!({ "node": summary.node, "checks": summary.checks }).to_string()),
             "/v1/probe" => {
                 let tally = Tally { sent: 5, received: 5, failure: None, micros: vec![100, 200, 300, 400, 500] };
@@ -126,6 +143,42 @@ impl Handler for AgentState {
         });
         Some(Ok(chunks))
     }
+}
+
+impl AgentState {
+    /// What it answers about its document.
+    fn policy_answer(&self) -> NodeAnswer {
+        let document = self.document.lock().unwrap().0.clone();
+        let is_failing = self.fails.load(Ordering::Relaxed);
+        let fails =
+            |policy: usize| is_failing && document.policy(policy).is_some_and(|it| it.mode == DocumentMode::Apply);
+        let policies = document.policies.iter().enumerate().map(|(index, policy)| AnsweredPolicy {
+            name: policy.name.clone(),
+            uid: policy.uid.clone(),
+            revision: policy.revision.clone(),
+            mode: policy.mode,
+            state: if fails(index) { PolicyState::Failed } else { PolicyState::Applied },
+            on_delete: policy.on_delete,
+        });
+        let items = document.sysctls.iter().filter_map(|entry| {
+            let policy = document.policy(entry.policy)?;
+            let state = match (fails(entry.policy), policy.mode) {
+                (true, _) => ItemState::Failed,
+                (false, DocumentMode::Report) => ItemState::Drifted,
+                _ => return None,
+            };
+            let (item, desired) = (entry.key.clone(), entry.value.clone());
+            let current = "60".to_owned();
+            Some(ItemReport { item, policy: policy.name.clone(), state, current, desired, message: String::new() })
+        });
+        let (policies, items) = (policies.collect(), items.collect());
+        let (document, baseline) = (document.revision.clone(), document.baseline.clone());
+        NodeAnswer { version: 1, document, policies, items, baseline, ..NodeAnswer::default() }
+    }
+}
+
+fn state_of(answer: &NodeAnswer) -> NodePolicyState {
+    NodePolicyState { document: answer.document.clone(), answer: answer.digest() }
 }
 
 impl TrustedControllers {
@@ -264,6 +317,29 @@ impl FakeAgent {
     /// What it sends as the bundle of its node.
     pub(crate) fn has_bundle(&self, bundle: FakeBundle) {
         *self.state.bundle.lock().unwrap() = Some(bundle);
+    }
+
+    /// It takes policies.
+    pub(crate) fn takes_policies(&self) {
+        self.state.summary.lock().unwrap().node_policy = Some(state_of(&NodeAnswer::default()));
+    }
+
+    /// Values of policies that are applied fail on its node from now on.
+    pub(crate) fn fails_policies(&self) {
+        self.state.fails.store(true, Ordering::Relaxed);
+    }
+
+    /// The value that it has of a kernel setting, if a policy applies it.
+    pub(crate) fn applied(&self, key: &str) -> Option<String> {
+        let document = self.state.document.lock().unwrap().0.clone();
+        let is_applied = |policy: usize| document.policy(policy).is_some_and(|it| it.mode == DocumentMode::Apply);
+        let entry = document.sysctls.iter().find(|entry| entry.key == key && is_applied(entry.policy));
+        entry.map(|entry| entry.value.clone())
+    }
+
+    /// Whether it ever had a revision of a policy.
+    pub(crate) fn ever_had(&self, revision: &str) -> bool {
+        self.state.document.lock().unwrap().1.contains(revision)
     }
 
     /// It is of release 0.2.0, which takes no rules.

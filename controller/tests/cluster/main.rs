@@ -12,6 +12,7 @@ mod in_use;
 mod leases;
 mod life;
 mod network_tests;
+mod node_policies;
 mod node_pools;
 mod paper;
 mod plan_command;

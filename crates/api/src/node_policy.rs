@@ -18,6 +18,7 @@ use crate::schema;
 pub use links::{LinkChannels, LinkOffloads, LinkRings, LinkSelector, LinkSettings};
 pub use rollout::{Canary, FailureAction, NodeShare, Rollout};
 pub use settings::{HugePageMode, HugePages, NodeSettings, ReservedFile, ReservedRootDisk};
+pub use size::OBJECT_MAX;
 pub use status::{CANARIES_MAX, FAILING_MAX, FailingNode, NodePolicyStatus, PolicyCounts, StableRevision};
 
 /// Which nodes have which settings, and how they get them.
@@ -41,11 +42,11 @@ pub use status::{CANARIES_MAX, FAILING_MAX, FailingNode, NodePolicyStatus, Polic
         .message("a policy needs a nodeSelector with a label or an expression, or allNodes: true")
         .field_path(".nodeSelector"),
     validation = Rule::new(size::selector().as_str())
-        .message("is too large: names and values of a nodeSelector take at most 1024 characters")
+        .message("is too large: names and values of a nodeSelector take at most 512 characters")
         .field_path(".nodeSelector")
 )]
 pub struct NodePolicySpec {
-    /// Selects Nodes by their labels: at least one label or expression, 1024 characters at most; none if absent, and then
+    /// Selects Nodes by their labels: at least one label or expression, 512 characters at most; none if absent, and then
     /// allNodes must be true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]

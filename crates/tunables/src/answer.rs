@@ -1,9 +1,10 @@
 //! What an agent answers about its document: which policies it has, and each item that is not as the document says.
 
+use api::node_policy::PolicyRemoval;
 use serde::{Deserialize, Serialize};
 use vcn::{excerpt, printable};
 
-use crate::document::{Baseline, DocumentMode};
+use crate::document::{Baseline, DocumentMode, is_default};
 use crate::revision;
 
 /// The longest answer, as JSON.
@@ -54,6 +55,9 @@ pub struct AnsweredPolicy {
     /// How far it is.
     #[serde(deserialize_with = "api::lenient")]
     pub state: PolicyState,
+    /// As in the document: what becomes of its values when no object has it any more.
+    #[serde(deserialize_with = "api::lenient", skip_serializing_if = "is_default")]
+    pub on_delete: PolicyRemoval,
 }
 
 /// How far an agent is with a policy.

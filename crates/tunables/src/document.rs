@@ -1,6 +1,6 @@
 //! The document that the leader sends to an agent: all settings of its node. The last one holds while no controller answers.
 
-use api::node_policy::{HugePageMode, LinkSettings, PolicyMode};
+use api::node_policy::{HugePageMode, LinkSettings, PolicyMode, PolicyRemoval};
 use serde::{Deserialize, Serialize};
 
 use crate::merge::NodeItems;
@@ -54,6 +54,9 @@ pub struct DocumentPolicy {
     pub priority: u16,
     /// What the agent does with it.
     pub mode: DocumentMode,
+    /// What the agent does when a later document does not name it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_delete: PolicyRemoval,
 }
 
 /// What an agent does with a policy.
@@ -135,6 +138,11 @@ impl NodeDocument {
     pub fn policy(&self, index: usize) -> Option<&DocumentPolicy> {
         self.policies.get(index)
     }
+}
+
+/// For fields that are left out.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl From<PolicyMode> for DocumentMode {

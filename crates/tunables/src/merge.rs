@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use api::NodeSettings;
+use api::node_policy::PolicyRemoval;
 use serde::Serialize;
 
 use crate::document::{
@@ -36,6 +37,8 @@ pub struct PolicyOfNode<'a> {
     pub priority: u16,
     /// What the agent does with it.
     pub mode: DocumentMode,
+    /// What the agent does when a later document does not name it.
+    pub on_delete: PolicyRemoval,
     /// The settings of that revision; none with [`DocumentMode::Keep`].
     pub settings: Option<&'a NodeSettings>,
 }
@@ -107,6 +110,7 @@ fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {
             revision: policy.revision.to_owned(),
             priority: policy.priority,
             mode: policy.mode,
+            on_delete: policy.on_delete,
         });
         let Some(settings) = policy.settings.filter(|_| policy.mode != DocumentMode::Keep) else { continue };
         let allowed = settings.sysctls.iter().filter(|(key, _)| keys::is_never_allowed(key).is_none());

@@ -26,6 +26,7 @@ pub(super) fn answer(document: &NodeDocument, outcome: &Outcome, links: Option<&
         revision: policy.revision.clone(),
         mode: policy.mode,
         state: state(index, policy),
+        on_delete: policy.on_delete,
     };
     let policies = document.policies.iter().enumerate().map(policy).collect();
     NodeAnswer {

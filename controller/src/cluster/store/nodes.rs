@@ -96,7 +96,7 @@ pub struct NodeView {
 }
 
 /// Labels as one text, sorted: those of ten thousand Nodes would take 40 MB as maps.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Labels(Box<str>);
 
 /// All known Nodes.

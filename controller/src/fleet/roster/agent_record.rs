@@ -110,6 +110,11 @@ impl AgentRecord {
         self.etag.clone().filter(|_| self.summary.is_some())
     }
 
+    /// When its agent last answered.
+    pub(super) const fn answered(&self) -> Option<Instant> {
+        self.answered
+    }
+
     /// How long ago its agent answered.
     pub(super) fn age(&self, now: Instant) -> Option<Duration> {
         self.answered.map(|answered| now.saturating_duration_since(answered))

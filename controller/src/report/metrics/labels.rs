@@ -12,6 +12,8 @@ labels! {
     ProfileNodes { profile: String, state: &'static str }
     Kind { kind: &'static str }
     Watched { watch: &'static str }
+    PolicyProgress { policy: String, progress: &'static str }
+    PolicyNodes { policy: String, state: &'static str }
     NodesInState { state: String }
     SignalProblem { signal: &'static str, severity: String }
     Step { kind: &'static str, result: &'static str }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::bundle::BUNDLE_ACCOUNT;
-use api::{NetworkTest, VnicAttachment, VnicProfile};
+use api::{NetworkTest, NodePolicy, VnicAttachment, VnicProfile};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -150,6 +150,11 @@ impl Cluster {
             attachments.patch(&object.name_any(), &PatchParams::default(), &without).await.unwrap();
         }
         attachments.delete_collection(&everything.0, &everything.1).await.unwrap();
+        let policies: Api<NodePolicy> = Api::all(self.admin.clone());
+        for policy in policies.list(&everything.1).await.unwrap() {
+            policies.patch(&policy.name_any(), &PatchParams::default(), &without).await.unwrap();
+        }
+        policies.delete_collection(&everything.0, &everything.1).await.unwrap();
         Api::<NetworkTest>::all(self.admin.clone()).delete_collection(&everything.0, &everything.1).await.unwrap();
         Api::<Node>::all(self.admin.clone()).delete_collection(&everything.0, &everything.1).await.unwrap();
         let keys: Api<ConfigMap> = Api::namespaced(self.admin.clone(), NAMESPACE);

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use api::bundle::{BUNDLE_ACCOUNT, BUNDLE_AUDIENCE};
 use api::condition::find;
-use api::{Condition, ConditionType, NetworkTest, TestState, UID_TAG, VnicAttachment, VnicProfile};
+use api::{
+    Condition, ConditionType, NetworkTest, NodePolicy, POLICY_FINALIZER, TestState, UID_TAG, VnicAttachment,
+    VnicProfile,
+};
 use health::fleet::AGENT_ACCOUNT_MISSING;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
@@ -84,6 +87,8 @@ impl<'c> Scene<'c> {
         self.profile("before").await;
         self.attachment("own", "a").await;
         self.network_test("before", None).await;
+        self.policy("before").await;
+        self.stop_switch("false").await;
         make_pod(&self.cluster.admin, PROBES, "orphan", &json!({ "app.kubernetes.io/name": "oke-network-probe" }))
             .await;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.cluster.admin.clone(), NAMESPACE);
@@ -104,6 +109,7 @@ impl<'c> Scene<'c> {
         self.until("a node has its conditions", async |scene| scene.is_judged("a").await).await?;
         self.missing_account_is_shown(controller).await?;
         self.bundle_is_sent(controller).await?;
+        self.policies_are_rolled_out().await?;
         self.until("a network test is finished", async |scene| scene.is_tested("before").await).await?;
         self.network_test("late", Some(0)).await;
         self.until("a network test that came later is deleted in the end", async |scene| {
@@ -122,8 +128,7 @@ impl<'c> Scene<'c> {
         .await?;
         self.until("its probe Pod is deleted", async |scene| scene.probes().await.is_empty()).await?;
         self.until("VNICs bear the cluster's name", async |scene| scene.tags_name_the_cluster().await).await?;
-        let first = self.renewed().await;
-        self.until("the Lease is renewed", async |scene| scene.renewed().await > first).await?;
+        self.lease_is_renewed().await?;
         self.node("b").await;
         self.agent("b").await;
         self.until("a node that came later has its conditions", async |scene| scene.is_judged("b").await).await?;
@@ -165,6 +170,30 @@ impl<'c> Scene<'c> {
     async fn bundle_is_sent(&mut self, controller: &Controller) -> Result<(), &'static str> {
         let token = token(&self.cluster.admin, BUNDLE_ACCOUNT, BUNDLE_AUDIENCE).await;
         self.until("a bundle is sent", async |_| is_sent(controller, &token)).await
+    }
+
+    async fn lease_is_renewed(&mut self) -> Result<(), &'static str> {
+        let first = self.renewed().await;
+        self.until("the Lease is renewed", async |scene| scene.renewed().await > first).await
+    }
+
+    async fn policies_are_rolled_out(&mut self) -> Result<(), &'static str> {
+        self.until("a policy has its finalizer", async |scene| scene.policy_has_finalizer("before").await).await?;
+        self.until("it has its status, and the stop switch was read", async |scene| {
+            !["", "Stopped"].contains(&&*scene.progress("before").await)
+        })
+        .await?;
+        self.policy("late").await;
+        self.until("a policy that came later has its status", async |scene| !scene.progress("late").await.is_empty())
+            .await?;
+        self.stop_switch("alice: a test").await;
+        self.until("the stop switch stops it", async |scene| scene.progress("late").await == "Stopped").await?;
+        self.stop_switch("false").await;
+        self.api::<NodePolicy>().delete("late", &DeleteParams::default()).await.unwrap();
+        self.until("a deleted policy is gone", async |scene| {
+            scene.api::<NodePolicy>().get_opt("late").await.unwrap().is_none()
+        })
+        .await
     }
 
     async fn until(
@@ -248,6 +277,29 @@ impl<'c> Scene<'c> {
         let spec = json!({ "sources": [{ "node": "a" }], "targets": [{ "service": "imds" }],
             "probes": [{ "type": "HTTP" }], "ttlSecondsAfterFinished": ttl });
         self.make::<NetworkTest>("NetworkTest", name, spec).await;
+    }
+
+    async fn policy(&self, name: &str) {
+        let settings = json!({ "sysctls": { "vm.swappiness": "10" } });
+        self.make::<NodePolicy>("NodePolicy", name, json!({ "allNodes": true, "settings": settings })).await;
+    }
+
+    async fn policy_has_finalizer(&self, name: &str) -> bool {
+        let policy = self.api::<NodePolicy>().get(name).await.unwrap();
+        policy.finalizers().iter().any(|finalizer| finalizer == POLICY_FINALIZER)
+    }
+
+    /// The reason of a policy's condition Progressing.
+    async fn progress(&self, name: &str) -> String {
+        let status = self.api::<NodePolicy>().get(name).await.unwrap().status.unwrap_or_default();
+        find(&status.conditions, ConditionType::Progressing).map(|it| it.reason.clone()).unwrap_or_default()
+    }
+
+    /// As `kubectl oke-node stop` writes it.
+    async fn stop_switch(&self, text: &str) {
+        let switch = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": NAME, "namespace": NAMESPACE },
+            "data": { "stop": text } });
+        self.cluster.server.apply_object(switch).await.unwrap();
     }
 
     async fn pod_test(&self, name: &str) {

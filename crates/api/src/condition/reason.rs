@@ -270,6 +270,9 @@ reasons! {
     NodeNotReady False on OnApplied:
         "A node was Ready when it got the settings, and is not any more.",
         "Run `kubectl describe node NODE`.";
+    CanaryLost False on OnApplied:
+        "A canary was deleted or replaced, or is no longer selected, before it was watched long enough: whether the revision harmed it is not known.",
+        "If the node left for another reason, change the policy to start again: for example its priority.";
     AgentSilent False on OnApplied:
         "The agent of a node has not answered for five minutes since it got the settings, while other agents do.",
         "Run `kubectl oke-node node NODE`. An agent restores a link that cut it off by itself.";

@@ -43,9 +43,10 @@ pub struct Canary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 10>")]
     pub nodes: Option<u8>,
-    /// For how many seconds they are watched before any other node changes, 5 to 86400; 600 if absent.
+    /// For how many seconds they are watched before any other node changes, 60 to 86400: a node is NotReady about 45 seconds after
+    /// its kubelet fell silent. 600 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::integer::<5, 86400>")]
+    #[schemars(schema_with = "schema::integer::<60, 86400>")]
     pub soak_seconds: Option<u32>,
 }
 

@@ -6,7 +6,8 @@ use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{Condition, cut};
-use crate::node_policy::{NodeSettings, PolicyMode};
+use crate::node_policy::size::{METADATA, OBJECT_MAX};
+use crate::node_policy::{NodePolicySpec, NodeSettings, PolicyMode};
 use crate::schema;
 
 /// The most failing nodes in a status.
@@ -29,7 +30,7 @@ pub struct NodePolicyStatus {
     pub conditions: Vec<Condition>,
     /// Who created the policy: the user that its annotation oke.oraclecloud.com/created-by names, or the program.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
-    #[schemars(schema_with = "schema::text::<128>")]
+    #[schemars(schema_with = "schema::text::<64>")]
     pub created_by: String,
     /// The revision of the spec: a hash of mode, priority and settings.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
@@ -116,6 +117,31 @@ pub struct FailingNode {
     /// A stable reason: docs/resources.md.
     #[schemars(schema_with = "schema::word::<1, 64>")]
     pub reason: String,
+}
+
+impl NodePolicyStatus {
+    /// Within [`OBJECT_MAX`] with this spec. What goes first is what people miss least: nodes that lack a setting, items, messages.
+    /// The first `failures` of the failing nodes are kept longest, because a later leader counts them.
+    #[must_use]
+    pub fn bounded(mut self, spec: &NodePolicySpec, failures: usize) -> Self {
+        self.failing.truncate(FAILING_MAX);
+        let length = |value: Result<Vec<u8>, _>| value.map_or(0, |text: Vec<u8>| text.len());
+        let room = OBJECT_MAX.saturating_sub(METADATA + length(serde_json::to_vec(spec)));
+        let is_too_long = |status: &Self| length(serde_json::to_vec(status)) > room;
+        while is_too_long(&self) && self.failing.len() > failures {
+            self.failing.pop();
+        }
+        for index in (0..self.failing.len()).rev().filter(|_| is_too_long(&self)).collect::<Vec<_>>() {
+            if let Some(failing) = self.failing.get_mut(index) {
+                failing.item.clear();
+            }
+        }
+        if is_too_long(&self) {
+            self.conditions.iter_mut().for_each(|condition| condition.message.clear());
+        }
+        while is_too_long(&self) && self.failing.pop().is_some() {}
+        self
+    }
 }
 
 impl FailingNode {

@@ -1,16 +1,13 @@
 //! The rules of NodePolicy, and its size: 3 KiB of settings, and 9 KB in etcd with the largest status.
 
-use api::node_policy::{CANARIES_MAX, FAILING_MAX, FailingNode, PolicyCounts, StableRevision};
+use api::node_policy::{CANARIES_MAX, FAILING_MAX, FailingNode, OBJECT_MAX, PolicyCounts, StableRevision};
 use api::{Condition, NodePolicyStatus, NodeSettings};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cluster::{api, client, server, try_create, typed};
+use crate::cluster::{Complaint, api, client, server, try_create, typed};
 use crate::sample::{node_policy, with};
-
-/// What a NodePolicy takes at most in etcd.
-const OBJECT_MAX: usize = 9 * 1024;
 
 fn settings(settings: Value) -> Value {
     with(node_policy("policy"), json!({ "settings": settings }))
@@ -37,7 +34,7 @@ async fn node_policy_accepts_each_kind_of_setting() {
         with(node_policy("c"), json!({ "mode": "Apply", "priority": 1000, "paused": true, "onDelete": "Keep" })),
         with(
             node_policy("d"),
-            json!({ "rollout": { "canary": { "nodes": 10, "soakSeconds": 5 }, "maxUnavailable": "5%", "soakSeconds": 15,
+            json!({ "rollout": { "canary": { "nodes": 10, "soakSeconds": 60 }, "maxUnavailable": "5%", "soakSeconds": 15,
                 "maxFailures": 9, "onFailure": "Hold" } }),
         ),
         with(node_policy("e"), json!({ "rollout": { "maxUnavailable": 3 } })),
@@ -47,48 +44,82 @@ async fn node_policy_accepts_each_kind_of_setting() {
     }
 }
 
-#[tokio::test]
-async fn node_policy_that_breaks_a_rule_is_refused() {
-    let client = client().await;
+/// Objects that break a rule: the field and the rule's words, which are empty for the schema's own bounds.
+fn broken() -> Vec<(Value, &'static str, &'static str)> {
     let spec = |spec: Value| with(node_policy("policy"), spec);
     let select = |select: Value| link(json!({ "select": select, "mtu": 1500 }));
-    for (object, field, words) in [
-        (spec(json!({ "allNodes": null })), "spec.nodeSelector", "needs a nodeSelector"),
-        (spec(json!({ "nodeSelector": {}, "allNodes": false })), "spec.nodeSelector", "needs a nodeSelector"),
-        (spec(json!({ "nodeSelector": { "matchLabels": { "a": "b" } } })), "spec.nodeSelector", "needs a nodeSelector"),
+    let selector = "a policy needs a nodeSelector with a label or an expression, or allNodes: true";
+    let reserved = "rootDisk and files are reserved for a later version";
+    let exactly = "needs exactly one of primary: true, rdma: true, driver, name and mac";
+    let mut long = node_policy("x");
+    long["metadata"]["name"] = json!("x.y");
+    vec![
+        (long, "", "a NodePolicy's name is a DNS label"),
+        (spec(json!({ "allNodes": null })), "spec.nodeSelector", selector),
+        (spec(json!({ "nodeSelector": {}, "allNodes": false })), "spec.nodeSelector", selector),
+        (spec(json!({ "nodeSelector": { "matchLabels": { "a": "b" } } })), "spec.nodeSelector", selector),
+        (
+            spec(json!({ "allNodes": null, "nodeSelector": labels(8) })),
+            "spec.nodeSelector",
+            "is too large: names and values of a nodeSelector take at most 512 characters",
+        ),
         (spec(json!({ "priority": 1001 })), "spec.priority", ""),
         (spec(json!({ "mode": "Try" })), "spec.mode", ""),
         (spec(json!({ "rollout": { "maxUnavailable": "0%" } })), "spec.rollout.maxUnavailable", ""),
         (spec(json!({ "rollout": { "maxUnavailable": 0 } })), "spec.rollout.maxUnavailable", ""),
         (spec(json!({ "rollout": { "maxUnavailable": "101%" } })), "spec.rollout.maxUnavailable", ""),
-        (settings(json!({})), "spec.settings", "needs sysctls"),
-        (settings(json!({ "rootDisk": {}, "sysctls": { "vm.swappiness": "1" } })), "spec.settings", "reserved"),
-        (settings(json!({ "files": [{}], "sysctls": { "vm.swappiness": "1" } })), "spec.settings", "reserved"),
-        (settings(json!({ "sysctls": { "vm/swappiness": "1" } })), "spec.settings.sysctls", "with periods"),
+        (settings(json!({})), "spec.settings", "needs sysctls, transparentHugePages or links"),
+        (settings(filled(3100)), "spec.settings", "is too large: settings take at most 3072 bytes as JSON"),
+        (settings(json!({ "rootDisk": {}, "sysctls": { "vm.swappiness": "1" } })), "spec.settings", reserved),
+        (settings(json!({ "files": [{}], "sysctls": { "vm.swappiness": "1" } })), "spec.settings", reserved),
+        (
+            settings(json!({ "sysctls": { "vm/swappiness": "1" } })),
+            "spec.settings.sysctls",
+            "a key is written with periods, such as vm.max_map_count",
+        ),
         (settings(json!({ "sysctls": { "vm.swappiness": "1\n2" } })), "spec.settings.sysctls.vm.swappiness", ""),
         (
             settings(json!({ "transparentHugePages": { "enabled": "often" } })),
             "spec.settings.transparentHugePages.enabled",
             "",
         ),
-        (select(json!({})), "spec.settings.links[].select", "exactly one"),
-        (select(json!({ "primary": true, "rdma": true })), "spec.settings.links[].select", "exactly one"),
+        (select(json!({})), "spec.settings.links[].select", exactly),
+        (select(json!({ "primary": true, "rdma": true })), "spec.settings.links[].select", exactly),
         (select(json!({ "name": "*" })), "spec.settings.links[].select.name", ""),
-        (link(json!({ "select": { "primary": true } })), "spec.settings.links[]", "needs mtu"),
+        (
+            link(json!({ "select": { "primary": true } })),
+            "spec.settings.links[]",
+            "needs mtu, txQueueLength, ring, channels, offloads or sysctls",
+        ),
         (link(json!({ "select": { "primary": true }, "mtu": 100 })), "spec.settings.links[].mtu", ""),
         (
             link(json!({ "select": { "primary": true }, "sysctls": { "rp_filter": "1" } })),
             "spec.settings.links[].sysctls",
-            "begins with ipv4",
+            "a setting of a link begins with ipv4. or ipv6., such as ipv6.accept_ra",
         ),
-    ] {
+    ]
+}
+
+/// The rules that are tried here.
+pub(crate) fn tried() -> Vec<Complaint> {
+    let rules = broken().into_iter().filter(|(_, _, words)| !words.is_empty());
+    rules.map(|(_, field, words)| (field.to_owned(), words.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn node_policy_that_breaks_a_rule_is_refused() {
+    let client = client().await;
+    for (object, field, words) in broken() {
         let complaints = try_create(&client, &object).await.unwrap_err();
         let refused = complaints.iter().any(|(at, message)| at.starts_with(field) && message.contains(words));
         assert!(refused, "{object}: {complaints:?}");
     }
-    let mut long = node_policy("x");
-    long["metadata"]["name"] = json!("x.y");
-    assert!(try_create(&client, &long).await.unwrap_err().iter().any(|(_, message)| message.contains("DNS label")));
+}
+
+/// A selector with so many values of the greatest length.
+fn labels(count: usize) -> Value {
+    let values: Vec<String> = (0..count).map(|number| format!("{number:02}{}", "v".repeat(61))).collect();
+    json!({ "matchExpressions": [{ "key": "pool", "operator": "In", "values": values }] })
 }
 
 /// Settings of about so many bytes.
@@ -113,26 +144,17 @@ async fn settings_beyond_three_kibibytes_are_refused() {
     let (most, more) = (filled(3060), filled(3100));
     assert!((3050..=3072).contains(&bytes(&most)) && bytes(&more) > 3072, "{} {}", bytes(&most), bytes(&more));
     assert!(try_create(&client, &settings(most)).await.is_ok());
-    let complaints = try_create(&client, &settings(more)).await.unwrap_err();
-    assert!(complaints.iter().any(|(at, message)| at == "spec.settings" && message.contains("3072")), "{complaints:?}");
-    let label = |length: usize| {
-        json!({ "allNodes": null, "nodeSelector": { "matchExpressions": [{ "key": "pool", "operator": "In",
-        "values": (0..length).map(|number| format!("{number:02}{}", "v".repeat(61))).collect::<Vec<_>>() }] } })
-    };
-    assert!(try_create(&client, &with(node_policy("a"), label(14))).await.is_ok());
-    let complaints = try_create(&client, &with(node_policy("a"), label(16))).await.unwrap_err();
-    assert!(
-        complaints.iter().any(|(at, message)| at == "spec.nodeSelector" && message.contains("1024")),
-        "{complaints:?}"
-    );
+    assert!(try_create(&client, &settings(more)).await.is_err());
+    let selecting = |count| with(node_policy("a"), json!({ "allNodes": null, "nodeSelector": labels(count) }));
+    assert!(try_create(&client, &selecting(7)).await.is_ok());
+    assert!(try_create(&client, &selecting(8)).await.is_err());
 }
 
 #[tokio::test]
 async fn largest_node_policy_takes_nine_kilobytes_in_etcd() {
     let client = client().await;
     let name = "n".repeat(63);
-    let values: Vec<String> = (0..14).map(|number| format!("{number:02}{}", "v".repeat(61))).collect();
-    let selector = json!({ "matchExpressions": [{ "key": "pool", "operator": "In", "values": values }] });
+    let selector = labels(7);
     let rollout = json!({ "canary": { "nodes": 10, "soakSeconds": 86400 }, "maxUnavailable": "100%", "soakSeconds": 86400,
         "maxFailures": 9, "onFailure": "Hold" });
     let object = with(
@@ -152,7 +174,7 @@ async fn largest_node_policy_takes_nine_kilobytes_in_etcd() {
             condition(api::ConditionType::Progressing, api::PolicyReason::InvalidSelector),
             condition(api::ConditionType::Applied, api::PolicyReason::NodeNotReady),
         ],
-        created_by: "u".repeat(128),
+        created_by: "u".repeat(64),
         target: "0".repeat(16),
         rejected: "1".repeat(16),
         canaries: vec!["c".repeat(64); CANARIES_MAX],
@@ -165,6 +187,9 @@ async fn largest_node_policy_takes_nine_kilobytes_in_etcd() {
         nodes: Some(PolicyCounts { matched: u32::MAX, target: u32::MAX, stable: u32::MAX, ..PolicyCounts::default() }),
         failing: vec![FailingNode::new(&node, &"i".repeat(100), "NodeNotReady"); FAILING_MAX],
     };
+    let read: api::NodePolicy = serde_json::from_value(object).unwrap();
+    let status = status.bounded(&read.spec, FAILING_MAX);
+    assert!(status.stable.is_some() && status.canaries.len() == CANARIES_MAX);
     let patch = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodePolicy", "metadata": { "name": name }, "status": status });
     let params = PatchParams::apply(api::FIELD_MANAGER).force();
     objects.patch_status(&name, &params, &Patch::Apply(&patch)).await.unwrap();

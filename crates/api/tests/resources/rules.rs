@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Complaint, client, try_create, try_replace};
 use crate::network_tests::tried;
+use crate::node_policies;
 use crate::sample::{attachment, ocid, profile, with, with_template};
 
 /// A new object, or one in the place of another.
@@ -245,7 +246,7 @@ async fn every_rule_lets_one_object_through_and_refuses_another() {
 #[test]
 fn no_rule_is_without_a_case() {
     let own = cases().into_iter().map(|case| (case.field.to_owned(), case.message.to_owned()));
-    let tried: BTreeSet<Complaint> = own.chain(tried()).map(of_attachment).collect();
+    let tried: BTreeSet<Complaint> = own.chain(tried()).chain(node_policies::tried()).map(of_attachment).collect();
     let mut rules = BTreeMap::new();
     for crd in api::crd::all() {
         let of_kind: &mut BTreeSet<Complaint> = rules.entry(crd.spec.names.kind).or_default();

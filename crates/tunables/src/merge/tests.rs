@@ -30,6 +30,7 @@ fn merged(policies: &[(NodePolicy, String)]) -> NodeItems {
             revision,
             priority: policy.spec.priority(),
             mode: policy.spec.mode.into(),
+            on_delete: policy.spec.on_delete,
             settings: Some(&policy.spec.settings),
         })
         .collect();
@@ -95,6 +96,7 @@ fn policies_beyond_the_document_are_left_out_by_precedence() {
         revision: "0123456789abcdef",
         priority: 1000 - u16::try_from(number).unwrap(),
         mode: DocumentMode::Apply,
+        on_delete: PolicyRemoval::Restore,
         settings: Some(settings),
     };
     let all: Vec<PolicyOfNode<'_>> = settings.iter().enumerate().map(of_node).collect();

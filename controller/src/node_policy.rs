@@ -1,0 +1,26 @@
+//! NodePolicies: each agent gets one document with all settings of its node, a canary first, and the leader takes back what fails.
+//! Agents write nothing to the API server; the leader writes statuses, at rest none.
+//!
+//! ```text
+//!   NodePolicies ─watch─▶ run ─▶ engine (pure step): select ─▶ rollout (pure, per policy) ─▶ render ─▶ documents
+//!   roster (summaries) ───────────▲                                  │                                    │
+//!   ConfigMap, key stop ──────────┘                                  ▼                                    ▼
+//!                                              statuses, finalizers, Events, views          agents, by the channel
+//! ```
+
+mod agents;
+mod clocks;
+mod engine;
+mod events;
+mod facts;
+mod node_input;
+mod render;
+mod rollout;
+pub(crate) mod run;
+mod select;
+mod status;
+mod status_clock;
+mod stop;
+#[cfg(test)]
+mod tests;
+mod writes;

@@ -1,0 +1,135 @@
+//! The documents of nodes, from what each must have of every policy. Nodes with the same revisions share one merge.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use api::node_policy::PolicyRemoval;
+use tunables::merge::{Conflict, NodeItems, PolicyOfNode, merge};
+use tunables::{DocumentMode, NodeAnswer, NodeDocument};
+
+use super::facts::DueRevision;
+use super::node_input::NodeInput;
+use super::rollout::RolloutPlan;
+use super::select::CompiledPolicy;
+
+/// A policy as it was planned.
+#[derive(Debug)]
+pub(crate) struct PlannedPolicy {
+    pub policy: CompiledPolicy,
+    pub plan: RolloutPlan,
+    /// The status of which the plan is.
+    pub stable: Option<api::node_policy::StableRevision>,
+}
+
+/// What a node must have: policies by their index.
+type DuePolicies = Vec<(usize, DueRevision)>;
+
+/// Which document a node last got, so that it is not hashed at every step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RenderedDocument {
+    key: u64,
+    revision: String,
+}
+
+pub(crate) struct Renderer<'a> {
+    plans: &'a [PlannedPolicy],
+    cluster: &'a str,
+    merged: HashMap<DuePolicies, Arc<NodeItems>>,
+    /// Nodes with conflicts of each policy, by its name, and one of them.
+    conflicts: BTreeMap<String, (u32, Conflict)>,
+}
+
+impl<'a> Renderer<'a> {
+    pub(crate) fn new(plans: &'a [PlannedPolicy], cluster: &'a str) -> Self {
+        Self { plans, cluster, merged: HashMap::new(), conflicts: BTreeMap::new() }
+    }
+
+    /// How many nodes have conflicts, by the policy that does not apply.
+    pub(crate) fn conflicts(self) -> BTreeMap<String, (u32, Conflict)> {
+        self.conflicts
+    }
+
+    /// The document that the node must get, if it has another one. None either where it holds a revision that is not known
+    /// any more, before that changes.
+    pub(crate) fn document(
+        &mut self,
+        node: &NodeInput<'_>,
+        answer: &NodeAnswer,
+        rendered: &mut RenderedDocument,
+    ) -> Option<NodeDocument> {
+        let due = self.plans.iter().enumerate().filter_map(|(index, it)| Some((index, *it.plan.due.get(node.name())?)));
+        let due: DuePolicies = due.filter(|(_, due)| *due != DueRevision::Absent).collect();
+        if due.iter().any(|(_, due)| *due == DueRevision::Unknown) || due.is_empty() && answer.policies.is_empty() {
+            return None;
+        }
+        let items = self.items(&due);
+        for conflict in &items.conflicts {
+            let count = self.conflicts.entry(conflict.policy.clone()).or_insert_with(|| (0, conflict.clone()));
+            count.0 += 1;
+        }
+        let instance = node.view.instance.as_ref().map(ToString::to_string);
+        let mut hasher = DefaultHasher::new();
+        (&due, &instance, self.cluster).hash(&mut hasher);
+        for (index, _) in &due {
+            let planned = self.plans.get(*index)?;
+            let stable = planned.stable.as_ref().map(|stable| &stable.revision);
+            let keeps = planned.policy.object.spec.on_delete == PolicyRemoval::Keep;
+            (&planned.policy.uid, &planned.policy.target, stable, keeps, index).hash(&mut hasher);
+        }
+        let key = hasher.finish();
+        if rendered.key == key && rendered.revision == answer.document {
+            return None;
+        }
+        let document = NodeDocument::new(self.cluster, instance.as_deref(), &items, node.baseline());
+        *rendered = RenderedDocument { key, revision: document.revision.clone() };
+        (document.revision != answer.document).then_some(document)
+    }
+
+    fn items(&mut self, due: &DuePolicies) -> Arc<NodeItems> {
+        if let Some(known) = self.merged.get(due) {
+            return known.clone();
+        }
+        let of_node: Vec<PolicyOfNode<'_>> =
+            due.iter().filter_map(|(index, due)| self.plans.get(*index)?.of_node(*due)).collect();
+        let items = Arc::new(merge(&of_node));
+        self.merged.insert(due.clone(), items.clone());
+        items
+    }
+}
+
+impl PlannedPolicy {
+    fn of_node(&self, due: DueRevision) -> Option<PolicyOfNode<'_>> {
+        let CompiledPolicy { object, name, uid, created, target, .. } = &self.policy;
+        let blank = PolicyOfNode {
+            name,
+            uid,
+            created: *created,
+            revision: "",
+            priority: object.spec.priority(),
+            mode: DocumentMode::Keep,
+            on_delete: object.spec.on_delete,
+            settings: None,
+        };
+        match due {
+            DueRevision::Target => Some(PolicyOfNode {
+                revision: target,
+                mode: object.spec.mode.into(),
+                settings: Some(&object.spec.settings),
+                ..blank
+            }),
+            DueRevision::Stable => {
+                let stable = self.stable.as_ref()?;
+                Some(PolicyOfNode {
+                    revision: &stable.revision,
+                    priority: stable.priority,
+                    mode: stable.mode.into(),
+                    settings: Some(&stable.settings),
+                    ..blank
+                })
+            }
+            DueRevision::Keep => Some(blank),
+            DueRevision::Absent | DueRevision::Unknown => None,
+        }
+    }
+}

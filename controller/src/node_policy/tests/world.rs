@@ -1,0 +1,436 @@
+//! A cluster in memory. Each step takes a second; a leader steps its engine every few seconds, and carries the actions out. It can be
+//! killed before or after each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{NodePolicy, NodePolicyStatus, POLICY_FINALIZER};
+use health::Summary;
+use health::report::Verdict;
+use health::rules::{Action, Severity};
+use health::summary::{Check, NodePolicyState};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tunables::{AnsweredPolicy, DocumentMode, ItemReport, ItemState, NodeAnswer, NodeDocument, PolicyState};
+
+use crate::cluster::node_condition::KubeletProblem;
+use crate::cluster::store::NodeView;
+
+use crate::fleet::judge::AgentFacts;
+use crate::node_policy::engine::{Actions, Engine, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
+use crate::node_policy::node_input::NodeInput;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// As the roster's.
+const SILENCE: Duration = Duration::from_secs(300);
+const COUNTS_EVERY: Duration = Duration::from_secs(30);
+
+/// What a node does with a revision that is bad for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Item,
+    NotReady,
+    Problem,
+    Silence,
+}
+
+pub(super) struct Agent {
+    pub(super) view: NodeView,
+    pub(super) document: NodeDocument,
+    /// Revisions that it ever got.
+    pub(super) ever: BTreeSet<String>,
+    /// What revisions with this value do to it.
+    pub(super) fault: Option<Fault>,
+    /// Whether it takes policies, and whether it answers.
+    pub(super) is_supporting: bool,
+    pub(super) is_silent: bool,
+    /// Whether it was ever asked to leave the values of a policy.
+    pub(super) was_kept: bool,
+    has_problem: bool,
+    // What the leader knows.
+    summary: Option<Summary>,
+    answered: Option<Instant>,
+    next_poll: Instant,
+}
+
+pub(super) struct Cluster {
+    pub(super) now: Instant,
+    pub(super) policies: BTreeMap<String, NodePolicy>,
+    /// Uids of policies of a later version, by name.
+    pub(super) unreadable: BTreeMap<String, String>,
+    pub(super) agents: Vec<Agent>,
+    by_name: BTreeMap<String, usize>,
+    pub(super) engine: Engine,
+    leader_since: Instant,
+    pub(super) stopped: Option<String>,
+    interval: Duration,
+    pub(super) writes: usize,
+    written: BTreeMap<String, Instant>,
+    next_step: Instant,
+    /// What another leader writes before this one's next write.
+    pub(super) foreign: Option<NodePolicyStatus>,
+    /// Actions until the leader dies.
+    pub(super) lives: Option<usize>,
+    /// The most nodes that had an unproven change at the same time.
+    pub(super) most_moving: usize,
+}
+
+/// The value that is bad for a node with a fault.
+pub(super) const BAD: &str = "666";
+
+pub(super) fn policy(name: &str, spec: &Value) -> NodePolicy {
+    let created = "2026-11-01T00:00:00Z";
+    let metadata = json!({ "name": name, "uid": format!("uid-{name}"), "generation": 1, "creationTimestamp": created });
+    let mut whole = json!({ "allNodes": true, "mode": "Apply", "settings": { "sysctls": { "vm.swappiness": "10" } } });
+    for (field, value) in spec.as_object().unwrap() {
+        whole[field] = value.clone();
+    }
+    serde_json::from_value(json!({ "metadata": metadata, "spec": whole })).unwrap()
+}
+
+impl Agent {
+    fn new(name: String, now: Instant) -> Self {
+        let labels = [("name".to_owned(), name.clone())].into_iter().collect();
+        Self {
+            view: NodeView { name, labels, ..NodeView::default() },
+            document: NodeDocument::default(),
+            ever: BTreeSet::new(),
+            fault: None,
+            is_supporting: true,
+            is_silent: false,
+            was_kept: false,
+            has_problem: false,
+            summary: None,
+            answered: None,
+            next_poll: now,
+        }
+    }
+
+    fn take(&mut self, document: NodeDocument) {
+        self.ever.extend(document.policies.iter().map(|policy| policy.revision.clone()));
+        self.was_kept |= document.policies.iter().any(|policy| policy.mode == DocumentMode::Keep);
+        self.document = document;
+        let is_bad = self.is_bad();
+        match self.fault {
+            Some(Fault::NotReady) => self.view.kubelet = is_bad.then(unready),
+            Some(Fault::Problem) => self.has_problem = is_bad,
+            Some(Fault::Silence) if is_bad => self.is_silent = true,
+            _ => {}
+        }
+    }
+
+    fn is_bad(&self) -> bool {
+        let applied = |policy: usize| self.document.policy(policy).is_some_and(|it| it.mode == DocumentMode::Apply);
+        self.fault.is_some() && self.document.sysctls.iter().any(|entry| entry.value == BAD && applied(entry.policy))
+    }
+
+    pub(super) fn answer(&self) -> NodeAnswer {
+        let fails = self.is_bad() && self.fault == Some(Fault::Item);
+        let state = if fails { PolicyState::Failed } else { PolicyState::Applied };
+        let policies = self.document.policies.iter().map(|policy| AnsweredPolicy {
+            name: policy.name.clone(),
+            uid: policy.uid.clone(),
+            revision: policy.revision.clone(),
+            mode: policy.mode,
+            state,
+            on_delete: policy.on_delete,
+        });
+        let reports = self.document.sysctls.iter().filter_map(|entry| {
+            let policy = self.document.policy(entry.policy)?;
+            let item = |state| ItemReport {
+                item: entry.key.clone(),
+                policy: policy.name.clone(),
+                state,
+                current: "60".to_owned(),
+                desired: entry.value.clone(),
+                message: String::new(),
+            };
+            match policy.mode {
+                DocumentMode::Report => Some(item(ItemState::Drifted)),
+                DocumentMode::Apply if fails => Some(item(ItemState::Failed)),
+                _ => None,
+            }
+        });
+        NodeAnswer {
+            version: 1,
+            document: self.document.revision.clone(),
+            cluster: self.document.cluster.clone(),
+            policies: policies.collect(),
+            items: reports.collect(),
+            baseline: self.document.baseline.clone(),
+            ..NodeAnswer::default()
+        }
+        .bounded()
+    }
+
+    fn current_summary(&self) -> Summary {
+        let answer = self.answer();
+        let state = NodePolicyState { document: answer.document.clone(), answer: answer.digest() };
+        let checks = if self.has_problem { vec![problem("gateway_unreachable")] } else { Vec::new() };
+        Summary { node_policy: self.is_supporting.then_some(state), checks, ..Summary::default() }
+    }
+
+    /// The revision that it has of a policy; empty without any.
+    pub(super) fn revision(&self, policy: &str) -> &str {
+        let found = self.document.policies.iter().find(|it| it.name == policy);
+        found.map_or("", |it| &it.revision)
+    }
+
+    /// The value that it has of a kernel setting.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        let applied = |policy: usize| self.document.policy(policy).is_some_and(|it| it.mode == DocumentMode::Apply);
+        let entry = self.document.sysctls.iter().find(|entry| entry.key == key && applied(entry.policy));
+        entry.map(|entry| entry.value.as_str())
+    }
+}
+
+fn unready() -> KubeletProblem {
+    KubeletProblem { reason: "KubeletNotReady".to_owned(), message: String::new(), since: None }
+}
+
+fn problem(name: &str) -> Check {
+    Check {
+        name: name.to_owned(),
+        subject: None,
+        area: health::Area::Network,
+        verdict: Verdict::Problem,
+        severity: Severity::Critical,
+        action: Action::Report,
+        message: String::new(),
+        since_unix_millis: 1,
+        not_measured: None,
+        devices: Vec::new(),
+    }
+}
+
+impl Cluster {
+    pub(super) fn new(agents: usize, interval: Duration) -> Self {
+        let now = Instant::now();
+        let agents: Vec<Agent> = (0..agents).map(|number| Agent::new(format!("n{number}"), now)).collect();
+        let by_name = agents.iter().enumerate().map(|(index, agent)| (agent.view.name.clone(), index)).collect();
+        let mut cluster = Self {
+            now,
+            policies: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            agents,
+            by_name,
+            engine: Engine::default(),
+            leader_since: now,
+            stopped: None,
+            interval,
+            writes: 0,
+            written: BTreeMap::new(),
+            next_step: now,
+            foreign: None,
+            lives: None,
+            most_moving: 0,
+        };
+        cluster.elect();
+        cluster
+    }
+
+    /// Another leader, which knows nothing.
+    pub(super) fn elect(&mut self) {
+        self.engine = Engine::default();
+        (self.leader_since, self.next_step) = (self.now, self.now);
+        self.written.clear();
+        let agents = u32::try_from(self.agents.len().max(1)).unwrap();
+        let spread = Duration::from_secs(30).min(self.interval) / agents;
+        for (number, agent) in (0_u32..).zip(&mut self.agents) {
+            (agent.summary, agent.answered, agent.next_poll) = (None, None, self.now + spread * number);
+        }
+    }
+
+    pub(super) fn apply(&mut self, mut policy: NodePolicy) {
+        let name = policy.metadata.name.clone().unwrap();
+        if let Some(known) = self.policies.get(&name) {
+            policy.metadata.generation = known.metadata.generation.map(|generation| generation + 1);
+            policy.metadata.finalizers.clone_from(&known.metadata.finalizers);
+            policy.status.clone_from(&known.status);
+        }
+        self.policies.insert(name, policy);
+    }
+
+    pub(super) fn delete(&mut self, name: &str) {
+        let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+        self.policies.get_mut(name).unwrap().metadata.deletion_timestamp = Some(time);
+    }
+
+    pub(super) fn status(&self, name: &str) -> NodePolicyStatus {
+        self.policies.get(name).and_then(|policy| policy.status.clone()).unwrap_or_default()
+    }
+
+    /// The reason of the condition Progressing.
+    pub(super) fn progress(&self, name: &str) -> String {
+        let status = self.status(name);
+        let found = api::condition::find(&status.conditions, api::ConditionType::Progressing);
+        found.map(|it| it.reason.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn agent(&mut self, name: &str) -> &mut Agent {
+        let index = self.by_name[name];
+        &mut self.agents[index]
+    }
+
+    /// How many nodes have a revision of a policy.
+    pub(super) fn having(&self, policy: &str, revision: &str) -> usize {
+        self.agents.iter().filter(|agent| agent.revision(policy) == revision).count()
+    }
+
+    /// Lets time pass until something holds, at most so many seconds. Returns how many it took.
+    pub(super) fn until(&mut self, seconds: u64, what: &str, mut holds: impl FnMut(&Self) -> bool) -> u64 {
+        for second in 0..=seconds {
+            if holds(self) {
+                return second;
+            }
+            self.second();
+        }
+        let statuses: Vec<_> = self.policies.values().map(|it| it.status.clone()).collect();
+        panic!("not within {seconds} s: {what}; {statuses:#?}");
+    }
+
+    pub(super) fn run(&mut self, seconds: u64) {
+        (0..seconds).for_each(|_| self.second());
+    }
+
+    fn second(&mut self) {
+        for agent in &mut self.agents {
+            if agent.next_poll <= self.now {
+                if !agent.is_silent {
+                    (agent.summary, agent.answered) = (Some(agent.current_summary()), Some(self.now));
+                }
+                agent.next_poll = self.now + self.interval;
+            }
+        }
+        if self.next_step <= self.now {
+            self.step();
+        }
+        self.now += SECOND;
+    }
+
+    fn step(&mut self) {
+        let objects = self.policies.iter().map(|(name, policy)| (name.clone(), Arc::new(policy.clone())));
+        let policies = PolicyObjects { objects: objects.collect(), unreadable: self.unreadable.clone() };
+        let since = self.leader_since;
+        let facts = |agent: &Agent| {
+            let last = agent.answered.unwrap_or(since);
+            self.now.saturating_duration_since(last) > SILENCE
+        };
+        let inputs: Vec<NodeInput<'_>> = self
+            .agents
+            .iter()
+            .map(|agent| {
+                let state = match &agent.summary {
+                    _ if facts(agent) => AgentFacts::Silent { has_agent: true },
+                    Some(summary) => AgentFacts::Answered { summary, is_failing: false },
+                    None => AgentFacts::Pending { is_failing: false },
+                };
+                NodeInput { view: &agent.view, agent: state, answered: agent.answered }
+            })
+            .collect();
+        let stopped = self.stopped.clone();
+        let world =
+            World { policies: &policies, nodes: &inputs, stopped: stopped.as_deref(), cluster: "c", now: self.now };
+        let actions = self.engine.step(&world);
+        let moving = actions.hurry.len();
+        self.next_step = self.now + if moving > 0 || !actions.read.is_empty() { 3 * SECOND } else { 15 * SECOND };
+        let moved = self.engine.in_flight();
+        self.most_moving = self.most_moving.max(moved);
+        self.carry_out(actions);
+    }
+
+    /// Whether the leader dies here.
+    fn dies(&mut self) -> bool {
+        match &mut self.lives {
+            Some(0) => {
+                self.lives = None;
+                self.elect();
+                true
+            }
+            Some(lives) => {
+                *lives -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn carry_out(&mut self, actions: Actions) {
+        let Actions { send, read, hurry, statuses, finalizers } = actions;
+        let now = self.now;
+        for node in hurry {
+            let agent = self.agent(&node);
+            agent.next_poll = agent.next_poll.min(agent.answered.map_or(now, |answered| now.max(answered + POLL)));
+        }
+        for (node, document) in send {
+            if self.dies() {
+                return;
+            }
+            let agent = self.agent(&node);
+            let result = if agent.is_silent {
+                Err(SendProblem { is_refused: false, message: "slow".to_owned() })
+            } else {
+                agent.take(document);
+                Ok(agent.answer())
+            };
+            if self.dies() {
+                return;
+            }
+            self.engine.note_sent(&node, result, now);
+        }
+        for node in read {
+            let agent = self.agent(&node);
+            let result = if agent.is_silent { Err("slow".to_owned()) } else { Ok(agent.answer()) };
+            self.engine.note_read(&node, result, now);
+        }
+        for update in finalizers {
+            if self.dies() {
+                return;
+            }
+            let name = update.object.metadata.name.clone().unwrap();
+            if update.is_removed {
+                self.policies.remove(&name);
+            } else if let Some(policy) = self.policies.get_mut(&name) {
+                policy.metadata.finalizers = Some(vec![POLICY_FINALIZER.to_owned()]);
+                self.next_step = now + SECOND;
+            }
+        }
+        for update in statuses {
+            if !self.write(update) {
+                return;
+            }
+        }
+    }
+
+    /// Whether the leader still lives.
+    fn write(&mut self, update: StatusUpdate) -> bool {
+        let StatusUpdate { object, status, is_urgent } = update;
+        let (name, uid) = (object.metadata.name.clone().unwrap(), object.metadata.uid.clone().unwrap());
+        let is_early = self.written.get(&uid).is_some_and(|at| self.now < *at + COUNTS_EVERY);
+        if is_early && !is_urgent {
+            return true;
+        }
+        if self.dies() {
+            return false;
+        }
+        let Some(policy) = self.policies.get_mut(&name) else { return true };
+        if let Some(foreign) = self.foreign.take() {
+            policy.status = Some(foreign);
+            policy.metadata.resource_version = Some("foreign".to_owned());
+            self.engine.note_conflict(&object);
+            return true;
+        }
+        policy.status = Some(status.clone());
+        self.writes += 1;
+        if self.dies() {
+            return false;
+        }
+        self.written.insert(uid.clone(), self.now);
+        self.engine.note_written(&uid, &object.status.clone().unwrap_or_default(), status);
+        if is_urgent {
+            self.next_step = self.now + SECOND;
+        }
+        true
+    }
+}
