@@ -272,7 +272,7 @@ reasons! {
         "Run `kubectl describe node NODE`.";
     CanaryLost False on OnApplied:
         "A canary was deleted or replaced, or is no longer selected, before it was watched long enough: whether the revision harmed it is not known.",
-        "If the node left for another reason, change the policy to start again: for example its priority.";
+        "Check why the node left. If that has another cause, change the policy to start again: for example its priority.";
     AgentSilent False on OnApplied:
         "The agent of a node has not answered for five minutes since it got the settings, while other agents do.",
         "Run `kubectl oke-node node NODE`. An agent restores a link that cut it off by itself.";
