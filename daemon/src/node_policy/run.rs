@@ -122,10 +122,9 @@ impl Task {
 
     /// Compares everything with the document, and answers.
     async fn compare(&mut self, occasion: Occasion) -> Result<(), JoinError> {
-        let store_error = match self.held.borrow().document {
-            Some(_) => None,
-            None => self.load().await?,
-        };
+        // A guard of the channel must not live while the document is taken over.
+        let is_held = self.held.borrow().document.is_some();
+        let store_error = if is_held { None } else { self.load().await? };
         let held = self.held.borrow_and_update().clone();
         let record_error = match held.document.clone() {
             None => None,
