@@ -26,6 +26,7 @@ fn document(case: &Value) -> NodeDocument {
         revision: "1".to_owned(),
         priority: it["priority"].as_u64().unwrap_or(100).try_into().unwrap(),
         mode: serde_json::from_value(it["mode"].clone()).unwrap(),
+        ..DocumentPolicy::default()
     };
     let link = |it: &Value| DesiredLink {
         link: serde_json::from_value(it["link"].clone()).unwrap(),
