@@ -24,6 +24,9 @@ use crate::settings::Settings;
 
 /// How long the leader may take until it asks this node again.
 const CONFIRMATION: Duration = Duration::from_secs(120);
+/// How often gateway and metadata service are probed until the leader asks, and how often in a row they may be silent.
+const REPROBE: Duration = Duration::from_secs(10);
+const MISSES_MAX: u32 = 2;
 /// So many replies of the channel are not lost by chance: each is repeated for seconds.
 const LOST_REPLIES: usize = 2;
 /// How long a restore is tried at a time, and between attempts.
@@ -150,10 +153,10 @@ impl Change<'_> {
     ) -> Result<(), Option<Verdict>> {
         let is_stopped = || self.context.stop.is_set();
         let failed = |message| Some(Verdict { state: ItemState::Failed, message });
-        let (local, remote): (Vec<_>, Vec<_>) = probes.iter().cloned().partition(Probe::is_local);
+        let (local_probes, remote): (Vec<_>, Vec<_>) = probes.iter().cloned().partition(Probe::is_local);
         let lost = thread::scope(|scope| {
             let remote = scope.spawn(|| probe::lost(self.environment, &remote, mtu, is_stopped));
-            let local = probe::lost(self.environment, &local, mtu, is_stopped);
+            let local = probe::lost(self.environment, &local_probes, mtu, is_stopped);
             [local, remote.join().ok().flatten()]
         });
         let [local, remote] = lost;
@@ -167,28 +170,50 @@ impl Change<'_> {
             (None, _) if !needs_leader => return Ok(()),
             (None, _) => {}
         }
+        let contact = self.await_leader(&local_probes, mtu, changed_at, remote)?;
+        match way_to_leader(contact, mtu).and_then(|probe| probe::lost_large(self.environment, probe, is_stopped)) {
+            Some(_) if is_stopped() => Err(None),
+            Some(lost) => Err(failed(lost)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for a reply to the leader; `lost` says what else is lost.
+    fn await_leader(
+        &self,
+        local: &[Probe],
+        mtu: u32,
+        changed_at: Instant,
+        lost: Option<String>,
+    ) -> Result<SentReply, Option<Verdict>> {
+        let failed = |message| Some(Verdict { state: ItemState::Failed, message });
         tracing::info!(event = "policy.link_probed", "the change is kept when a reply to the leader arrives");
-        let contact = loop {
+        let (mut probed_at, mut misses) = (Instant::now(), 0);
+        loop {
             if let Some(contact) = self.context.contact.last().filter(|contact| contact.accepted > changed_at) {
-                break contact;
+                return Ok(contact);
             }
-            if is_stopped() {
+            if self.context.stop.is_set() {
                 return Err(None);
             }
             if self.context.contact.lost_since(changed_at) >= LOST_REPLIES {
                 return Err(failed("requests of the leader arrive, and the replies are lost".to_owned()));
             }
+            // Meanwhile the way may be lost late, such as with a neighbour's entry.
+            if probed_at.elapsed() > REPROBE {
+                let missing = probe::lost_now(self.environment, local, mtu);
+                misses = if missing.is_some() { misses + 1 } else { 0 };
+                if let Some(missing) = missing.filter(|_| misses == MISSES_MAX) {
+                    return Err(failed(missing));
+                }
+                probed_at = Instant::now();
+            }
             if changed_at.elapsed() > CONFIRMATION {
                 let silent = || format!("no reply to the leader arrived within {} s", CONFIRMATION.as_secs());
-                let message = remote.unwrap_or_else(silent);
+                let message = lost.unwrap_or_else(silent);
                 return Err(Some(Verdict { state: ItemState::Unconfirmed, message }));
             }
             thread::sleep(PAUSE);
-        };
-        match way_to_leader(contact, mtu).and_then(|probe| probe::lost_large(self.environment, probe, is_stopped)) {
-            Some(_) if is_stopped() => Err(None),
-            Some(lost) => Err(failed(lost)),
-            None => Ok(()),
         }
     }
 

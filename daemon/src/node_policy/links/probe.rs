@@ -64,17 +64,21 @@ pub(super) fn lost(
     mtu: u32,
     is_stopped: impl Fn() -> bool,
 ) -> Option<String> {
-    let size = u16::try_from(mtu).unwrap_or(u16::MAX);
-    let mut left: Vec<Probe> = probes.iter().map(|it| Probe { size: it.size.min(size), ..it.clone() }).collect();
     let begun = Instant::now();
     loop {
-        left = at_once(left, |probe| (!passes(environment, &probe)).then_some(probe));
-        let first = left.first()?;
+        let lost = lost_now(environment, probes, mtu)?;
         if begun.elapsed() > SETTLE || is_stopped() {
-            return Some(describe(first));
+            return Some(lost);
         }
         thread::sleep(PAUSE);
     }
+}
+
+/// The same without time to settle.
+pub(super) fn lost_now(environment: &ProbeEnvironment, probes: &[Probe], mtu: u32) -> Option<String> {
+    let size = u16::try_from(mtu).unwrap_or(u16::MAX);
+    let resized = probes.iter().map(|it| Probe { size: it.size.min(size), ..it.clone() }).collect();
+    at_once(resized, |probe| (!passes(environment, &probe)).then(|| describe(&probe))).into_iter().next()
 }
 
 /// A probe of the leader with large packets.
