@@ -179,7 +179,7 @@ impl LinkApplier {
         let facts: Vec<_> = links.iter().map(|it| it.facts.clone()).collect();
         let resolved = plan::resolve(&context.document, choose(&context.document, &facts));
         let (planned, now) = (self.plan(context, &resolved, &links, &notes), Instant::now());
-        let mut outcome = self.note(context, &resolved, planned.rest, &notes, now);
+        let mut outcome = self.note(context, &resolved, planned.rest, &notes);
         self.restore(planned.restores, now);
         let mut is_whole = unknown.is_empty();
         for (name, change) in planned.changes {
@@ -260,7 +260,6 @@ impl LinkApplier {
         resolved: &Resolved,
         planned: super::plan::Plan,
         notes: &[PolicySetting],
-        now: Instant,
     ) -> LinkOutcome {
         let known = |item: &Item| notes.iter().any(|note| note.key == item.to_string());
         self.history.retain(|item| resolved.apply.contains_key(item) || known(item));
@@ -278,7 +277,7 @@ impl LinkApplier {
             }
         }
         for (item, value) in planned.stopped {
-            self.history.note_stop(&item, &value, now);
+            self.history.note_stop(&item, &value, Instant::now());
         }
         for reverted in outcome.reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
             let writer = reverted.item.parse().map(|item| likely_writer(&item, resolved, &self.settings.host_root));
