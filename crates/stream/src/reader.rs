@@ -34,7 +34,7 @@ pub enum TarError {
     #[error("a tar header is not valid")]
     Header,
     /// A link, a folder or a device.
-    #[error("a tar entry is no file")]
+    #[error("a tar entry is not a file")]
     Kind,
     /// A name without end.
     #[error("a tar entry's name is longer than {NAME_MAX} bytes")]

@@ -34,7 +34,11 @@ pub(crate) fn status(settings: &Settings, format: Format) -> anyhow::Result<Prin
 pub(crate) fn why_not_ready(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
     let status: Status = answer(settings, "/status")?;
     let other = other_network::OtherNetwork::of(&status, settings);
-    let diagnosis = why::Diagnosis::of(&status, other, SystemTime::now());
+    let mut diagnosis = why::Diagnosis::of(&status, other, SystemTime::now());
+    // Without them the diagnosis is the same.
+    if let Ok(signals) = answer(settings, "/health-signals") {
+        diagnosis = diagnosis.with_signals(&signals);
+    }
     let exit = if diagnosis.ready == Some(false) { Exit::Not } else { Exit::Fine };
     print(&diagnosis, format, exit, why::text)
 }

@@ -39,7 +39,7 @@ impl TarFile {
             }
             return Ok(Self { out: Box::new(io::stdout().lock()), unfinished: None, bytes: 0 });
         }
-        let mut name = target.file_name().with_context(|| format!("{} is no file", target.display()))?.to_owned();
+        let mut name = target.file_name().with_context(|| format!("{} is not a file", target.display()))?.to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let path = target.with_file_name(name);
         let mut options = OpenOptions::new();

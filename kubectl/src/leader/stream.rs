@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::{CHANGING, DEADLINE, PORT, leader, text};
+use super::{CHANGING, DEADLINE, EXPLAINING, PORT, leader, text};
 use crate::cluster::Cluster;
 
 /// Until the next bytes: the leader waits for a node up to 40 s.
@@ -89,8 +89,15 @@ async fn once(cluster: &Cluster, path: &str, token: &str) -> anyhow::Result<Open
     let pods: Api<Pod> = Api::namespaced(client, namespace);
     let forwarded = async {
         let mut forward = pods.portforward(&pod, &[PORT]).await?;
-        let stream = forward.take_stream(PORT).context("no stream")?;
-        request(stream, Some(forward), path, token).await
+        let (stream, cause) = (forward.take_stream(PORT), forward.take_error(PORT));
+        let opened = request(stream.context("no stream")?, Some(forward), path, token).await;
+        match (opened, cause) {
+            (Err(error), Some(cause)) => match timeout(EXPLAINING, cause).await {
+                Ok(Some(cause)) => bail!("{}", cause.trim()),
+                _ => Err(error),
+            },
+            (opened, _) => opened,
+        }
     };
     forwarded.await.with_context(|| format!("port-forward to the leader's pod {namespace}/{pod}"))
 }

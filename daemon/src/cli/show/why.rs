@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use command::page::{Page, age};
+use health::{Report, Summary};
 use serde::Serialize;
 
 use super::other_network::{self, OtherNetwork};
@@ -24,7 +25,14 @@ pub(super) struct Diagnosis {
     /// What is seen of another program's pod network, if pods of this node use that.
     #[serde(skip_serializing_if = "Option::is_none")]
     other_network: Option<OtherNetwork>,
+    /// Why problems of devices may be missing in all answers of this agent, on a node with accelerators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_messages: Option<&'static str>,
 }
+
+/// On a node with accelerators, if the agent lacks the capability.
+const NOT_READ: &str = "Kernel messages are not read: set agent.kernelLog (docs/accelerators.md). Problems of GPUs and RDMA ports that only \
+                        these messages show are not seen.";
 
 /// A condition and its next step.
 #[derive(Debug, Serialize)]
@@ -52,7 +60,14 @@ impl Diagnosis {
             conditions.into_iter().map(finding).partition(|it| it.condition.severity == Severity::Blocking);
         let agent_ready = status.readiness.ready;
         let ready = other_network.is_none().then_some(agent_ready && blocking.is_empty());
-        Self { ready, agent_ready, blocking, degraded, other_network }
+        Self { ready, agent_ready, blocking, degraded, other_network, kernel_messages: None }
+    }
+
+    /// With what the signals say about their own sources.
+    pub(super) fn with_signals(self, signals: &Report) -> Self {
+        let accelerators = Summary::default().with(signals).accelerators;
+        let is_blind = accelerators.is_some_and(|sources| !sources.kernel_messages);
+        Self { kernel_messages: is_blind.then_some(NOT_READ), ..self }
     }
 }
 
@@ -85,6 +100,10 @@ pub(super) fn text(page: &mut Page, diagnosis: &Diagnosis) {
         });
     }
     diagnosis.degraded.iter().for_each(|it| finding(page, "- ", it));
+    if let Some(kernel_messages) = diagnosis.kernel_messages {
+        page.line("");
+        page.line(kernel_messages);
+    }
 }
 
 fn requested_for(status: &Status, condition: &Condition) -> Option<String> {
@@ -143,6 +162,29 @@ mod tests {
         text(&mut page, &Diagnosis::of(&status, None, UNIX_EPOCH));
         let text = page.into_text();
         assert!(text.contains("LinkMissing (ocid1.vnic.oc1.iad.storage, attach storage)"), "{text}");
+    }
+
+    #[test]
+    fn node_with_gpus_says_that_kernel_messages_are_not_read() {
+        let shown = |signals: &[&str]| {
+            let state = |signal: &&str| {
+                serde_json::json!({ "signal": signal, "verdict": "healthy", "unit": "count", "detail": "", "sampledUnixMillis": 1,
+                    "sinceUnixMillis": 1, "everySeconds": 60 })
+            };
+            let report = serde_json::json!({ "signals": signals.iter().map(state).collect::<Vec<_>>() });
+            let report: Report = serde_json::from_value(report).unwrap();
+            let mut page = Page::default();
+            text(&mut page, &diagnosis(true, Vec::new()).0.with_signals(&report));
+            page.into_text()
+        };
+        let ready = "Ready: new pods can start here.\n";
+        let blind = shown(&["gpus_missing"]);
+        assert!(
+            blind.starts_with(ready) && blind.contains("Kernel messages are not read: set agent.kernelLog"),
+            "{blind}"
+        );
+        // Messages are read; and a node without accelerators needs none.
+        assert_eq!([shown(&["gpus_missing", "gpus_need_reset"]), shown(&["conntrack_use"])], [ready, ready]);
     }
 
     #[test]
