@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use health::summary::NodePolicyState;
 use ipam::BootId;
+use serde::Serialize;
 use tokio::sync::{Mutex, Notify, watch};
 use tunables::{NodeAnswer, NodeDocument};
 
@@ -65,6 +66,13 @@ struct Answered {
     answer: NodeAnswer,
 }
 
+/// What the node must have, and what became of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PolicyDetails {
+    document: NodeDocument,
+    answer: NodeAnswer,
+}
+
 impl NodePolicies {
     /// With the document in a directory that outlives a boot, which [`run`] reads.
     pub(crate) fn new(data_dir: &Path, boot: &BootId) -> Self {
@@ -83,6 +91,12 @@ impl NodePolicies {
     /// The present answer.
     pub(crate) fn answer(&self) -> NodeAnswer {
         self.answered.borrow().answer.clone()
+    }
+
+    /// The document that holds, with the present answer, for the details of the node.
+    pub(crate) fn details(&self) -> Option<PolicyDetails> {
+        let document = self.held.borrow().document.clone()?;
+        Some(PolicyDetails { document: NodeDocument::clone(&document), answer: self.answer() })
     }
 
     /// What the summary says about it.

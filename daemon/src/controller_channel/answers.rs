@@ -18,6 +18,7 @@ use tunables::document::POLICY_PATH;
 use crate::controller_channel::bundle_stream::BundleStream;
 use crate::controller_channel::controller_rules::ControllerRules;
 use crate::facts::condition::{Condition, Reason};
+use crate::node_policy::PolicyDetails;
 use crate::probes::ProbeHandler;
 use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::status::Status;
@@ -45,7 +46,10 @@ impl Handler for Answers {
                 let summary = self.summary();
                 Reply { etag: Some(summary.etag()), ..body(&summary.bounded()) }
             }
-            "/v1/node" => details(self.status_server.current_status(), self.status_server.signals()),
+            "/v1/node" => {
+                let policy = self.status_server.agent.policies.details();
+                details(self.status_server.current_status(), self.status_server.signals(), policy.as_ref())
+            }
             RULES_PATH => match request.body {
                 None => Reply::text(405, "rules are sent by POST\n"),
                 Some(text) => match self.rules.replace(text).await {
@@ -116,14 +120,14 @@ impl Answers {
 }
 
 /// Everything about the node. What is too long for a reply goes: the last reconcile and the healthy signals.
-fn details(mut status: Status, mut signals: Report) -> Reply {
-    let whole = body(&json!({ "status": status, "signals": signals }));
+fn details(mut status: Status, mut signals: Report, policy: Option<&PolicyDetails>) -> Reply {
+    let whole = body(&json!({ "status": status, "signals": signals, "policy": policy }));
     if whole.body.len() <= BODY_MAX {
         return whole;
     }
     status.report = None;
     signals.signals.retain(|state| matches!(state.verdict, Verdict::Problem | Verdict::Unknown));
-    let short = body(&json!({ "status": status, "signals": signals, "shortened": true }));
+    let short = body(&json!({ "status": status, "signals": signals, "policy": policy, "shortened": true }));
     if short.body.len() <= BODY_MAX { short } else { Reply::text(500, "the details are longer than a reply\n") }
 }
 
@@ -161,9 +165,8 @@ mod tests {
     use crate::fixture::agent;
     use crate::probes::ProbeEnvironment;
 
-    #[tokio::test]
-    async fn report_about_the_node_is_kept_until_the_next_one() {
-        let agent = agent(&[]);
+    fn answers(arguments: &[&str]) -> (Answers, watch::Receiver<NodeReport>) {
+        let agent = agent(arguments);
         let (signals, previews) = (watch::channel(Report::default()).1, mpsc::channel(1).0);
         let (node_report, kept) = watch::channel(NodeReport::default());
         let answers = Answers {
@@ -175,6 +178,32 @@ mod tests {
             node_report,
             probes: ProbeHandler::new(ProbeEnvironment::of_this_process()),
         };
+        (answers, kept)
+    }
+
+    /// `kubectl oke-node node` shows each setting with its policy.
+    #[tokio::test]
+    async fn details_have_the_document_of_policies_and_its_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let (answers, _) = answers(&[&format!("--data-dir={}", folder.path().display())]);
+        let details = async || {
+            let reply = answers.handle(Request::get("/v1/node")).await;
+            serde_json::from_slice::<Value>(&reply.body).unwrap()["policy"].clone()
+        };
+        assert_eq!(details().await, Value::Null);
+        let document = json!({ "version": 1, "revision": "d1", "cluster": "c",
+            "policies": [{ "name": "web", "uid": "u", "revision": "r", "mode": "report" }],
+            "sysctls": [{ "key": "vm.swappiness", "value": "10", "policy": 0 }] });
+        let reply = answers.handle(Request::post("/v1/policy", document.to_string().into_bytes())).await;
+        assert_eq!(reply.status, 200, "{:?}", String::from_utf8_lossy(&reply.body));
+        let policy = details().await;
+        assert_eq!(policy["document"]["sysctls"][0]["key"], "vm.swappiness");
+        assert!(policy["answer"]["version"] == 1, "{policy}");
+    }
+
+    #[tokio::test]
+    async fn report_about_the_node_is_kept_until_the_next_one() {
+        let (answers, kept) = answers(&[]);
         for (path, memory, runtime) in [
             ("/v1/summary", None, None),
             ("/v1/summary?repairs=allow&allocatable=4096", Some(4096), None),
@@ -207,7 +236,8 @@ mod tests {
                     "sampledUnixMillis": 1, "sinceUnixMillis": 1, "everySeconds": 60 })
             };
             let signals = json!({ "signals": verdicts.iter().map(state).collect::<Vec<_>>() });
-            let reply = details(serde_json::from_value(status).unwrap(), serde_json::from_value(signals).unwrap());
+            let reply =
+                details(serde_json::from_value(status).unwrap(), serde_json::from_value(signals).unwrap(), None);
             assert!(reply.body.len() <= BODY_MAX);
             let value = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default();
             let left = value["signals"]["signals"].as_array().map(|left| left.len());

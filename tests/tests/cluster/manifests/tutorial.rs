@@ -1,4 +1,4 @@
-//! The commands of docs/tutorial.md, docs/pilot.md and docs/upgrade.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
+//! The commands of docs/tutorial.md, docs/pilot.md, docs/upgrade.md and docs/node-policies.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
 //! `exec`, the object must exist, and the program must know its arguments.
 
 use std::fs;
@@ -39,7 +39,7 @@ fn commands(page: &str) -> Vec<String> {
             let last = commands.last_mut().unwrap();
             last.push('\n');
             last.push_str(line);
-            inside = line != "END";
+            inside = line.trim() != "END";
         } else {
             commands.push(line.trim_start().to_owned());
             inside = line.ends_with("<<END");
@@ -122,6 +122,33 @@ fn each_command_of_the_pilot_page_works() {
     // A drained node without it stays out of use.
     let place = |part: &str| commands.iter().filter(|command| command.contains(part)).count();
     assert_eq!((place("kubectl drain "), place("kubectl uncordon ")), (3, 3));
+}
+
+/// Without a controller: the objects and the switch are real, `policy` shows the object's status. `make e2e` has the rollout on real nodes.
+#[test]
+fn each_command_of_the_node_policies_page_works() {
+    let cluster = Cluster::start();
+    run(&cluster, "kubectl apply --server-side -k manifests/base");
+    run(&cluster, "kubectl apply -f - <<END\napiVersion: v1\nkind: Node\nmetadata: {name: 10.0.0.2}\nEND");
+    let commands = commands(&page("node-policies.md"));
+    assert!(commands.len() > 9, "{commands:?}");
+    let is_of_policies = |command: &&String| !command.contains("oke-node-agent ");
+    for command in commands.iter().filter(is_of_policies) {
+        match command.strip_prefix("kubectl oke-node ") {
+            Some(arguments) => {
+                let program = bin_dir().join("kubectl-oke_node").display().to_string();
+                // The exit status of `policy` is 1 without a controller.
+                let is_shown = if arguments.starts_with("policy ") { " | grep 'policy  *web'" } else { "" };
+                run(&cluster, &format!("{program} {arguments}{is_shown}"));
+            }
+            None => run(&cluster, &unindented(command)),
+        }
+    }
+}
+
+/// A here-document of a list's item, whose lines are indented by its width.
+fn unindented(command: &str) -> String {
+    command.lines().map(|line| line.strip_prefix("   ").unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// The image's program is the built one; the overlay is the flannel one.
