@@ -212,9 +212,9 @@ pub struct Options {
     pub sysctl_root: PathBuf,
     /// Kernel settings that NodePolicies may name on this node in addition to the table of docs/node-policies.md, with commas between
     /// them, such as `dev.raid.speed_limit_max`; the agent needs a mount for each. Keys that the agent, the kubelet or a namespace
-    /// of pods owns stay refused
-    #[arg(long, global = true, env = "TUNABLE_KEYS", default_value = "", value_name = "KEYS", value_parser = TunableKeys::parse)]
-    pub tunable_keys: TunableKeys,
+    /// of pods owns stay refused [default: none]
+    #[arg(long, global = true, env = "TUNABLE_KEYS", value_name = "KEYS", value_parser = TunableKeys::parse)]
+    pub tunable_keys: Option<TunableKeys>,
     /// The address of /healthz, /readyz and /metrics
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
     pub listen: SocketAddr,

@@ -14,13 +14,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use resident::metrics::{FloatGauge, Histograms, MetricDescription, MetricRegistry, result_word};
 use telemetry::VerbRecord;
+use tunables::{ItemState, NodeAnswer};
 
 use crate::decide::usage::Usage;
 use crate::facts::node_facts::NodeFacts;
 use crate::facts::reconcile_report::{Cause, ReconcileReport};
 use labels::{
     AttachmentState, ChangeKind, ConditionLabels, Decision, FaultyDeviceName, FollowUp, MetadataRequest, Outcome,
-    PoolState, ReconcileKind, SignalName, SignalResult, SourceName, VerbPhase,
+    PolicyChange, PolicyItemState, PoolState, ReconcileKind, SignalName, SignalResult, SourceName, VerbPhase,
 };
 
 /// A reconcile takes milliseconds; one that installs binaries takes a second.
@@ -64,6 +65,8 @@ pub struct Metrics {
     signals: Family<SignalResult, Gauge>,
     signal_values: Family<SignalName, FloatGauge>,
     faulty_devices: Family<FaultyDeviceName, Gauge>,
+    policy_changes: Family<PolicyChange, Counter>,
+    policy_items: Family<PolicyItemState, Gauge>,
 }
 
 impl Default for Metrics {
@@ -115,6 +118,12 @@ impl Default for Metrics {
             signals: all.family("signal", "Health signals by result; 1 for the current result"),
             signal_values: all.family("signal_value", "Values of health signals, in the unit of signals.md"),
             faulty_devices: all.family("faulty_devices", "GPUs, RDMA ports and other devices with a problem, by signal and PCI address: 1 each, of at most 64"),
+            policy_changes: all.family(
+                "policy_changes",
+                "Changes of kernel settings by node policies: set, set_back (after a change by another program), withdraw (not \
+                 confirmed by the controller), or restore, by result",
+            ),
+            policy_items: all.family("policy_items", "Items of node policies on this node, by state"),
             registry: all,
         }
     }
@@ -188,6 +197,24 @@ impl Metrics {
                 self.signal_values.get_or_create(&SignalName { signal: signal.clone() }).set(value);
             }
             self.signals.get_or_create(&SignalResult { signal, result: state.verdict.word() }).set(1);
+        }
+    }
+
+    /// Counts a change of a node policy.
+    pub(crate) fn policy_changed(&self, action: &'static str, succeeded: bool) {
+        self.policy_changes.get_or_create(&PolicyChange { action, result: result_word(succeeded) }).inc();
+    }
+
+    /// The states of all items of node policies.
+    pub(crate) fn set_policy_items(&self, answer: &NodeAnswer) {
+        self.policy_items.clear();
+        let set = |state, count: usize| {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.policy_items.get_or_create(&PolicyItemState { state }).set(count);
+        };
+        set("InSync", answer.in_sync as usize);
+        for state in ItemState::ALL {
+            set(state.as_str(), answer.items.iter().filter(|item| item.state == state).count());
         }
     }
 

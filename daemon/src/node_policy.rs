@@ -12,6 +12,7 @@ pub(crate) mod contact;
 mod history;
 mod links;
 mod plan;
+mod proofs;
 mod receive;
 mod resolve;
 mod run;
@@ -56,6 +57,8 @@ struct Held {
     /// Counts the documents of this process.
     number: u64,
     document: Option<Arc<NodeDocument>>,
+    /// Whether the leader sent it to this process.
+    is_received: bool,
 }
 
 /// What became of it.

@@ -73,6 +73,9 @@ pub struct UninstallArgs {
     /// Where the kernel settings are mounted; /proc/sys of a container is read-only
     #[arg(long, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
     pub sysctl_root: PathBuf,
+    /// The host's file system, as seen from here; transparent huge pages are below its /sys/kernel/mm
+    #[arg(long, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
+    pub host_root: PathBuf,
     /// Continue although pods of our network run here (they lose it), or the agent's DaemonSet exists or cannot be read
     #[arg(long)]
     pub force: bool,

@@ -48,6 +48,6 @@ pub use report::{ConflistState, Report, Status};
 pub use settings::{Settings, SettingsError};
 pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Presence, Signal, SignalOptions, Signals};
 pub use uninstall::{
-    PolicyMark, PolicySetting, Removal, RemovalStatus, SettingChange, Uninstall, forget_policy_settings,
+    KernelRoots, PolicyMark, PolicySetting, Removal, RemovalStatus, SettingChange, Uninstall, forget_policy_settings,
     note_policy_settings, note_settings, on_delete, policy_settings, read_link_option, uninstall, write_link_option,
 };

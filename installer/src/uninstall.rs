@@ -19,7 +19,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use kernel_settings::{
-    PolicyMark, PolicySetting, SettingChange, forget_policy_settings, note_policy_settings, note_settings,
+    KernelRoots, PolicyMark, PolicySetting, SettingChange, forget_policy_settings, note_policy_settings, note_settings,
     policy_settings, read_link_option, write_link_option,
 };
 use other_networks::OtherNetworks;
@@ -38,7 +38,7 @@ use crate::settings::Settings;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uninstall {
     /// Kernel settings, as seen from here.
-    pub sysctl_root: PathBuf,
+    pub roots: KernelRoots,
     /// Although pods of our network run here.
     pub force: bool,
     /// Why an agent may start on this node again (`on_delete::returning`).
@@ -64,7 +64,7 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
 
 /// Removes our files and objects from this node, unless pods use it or another program would install it again.
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
-    let Uninstall { sysctl_root, force, returning, dry_run } = how;
+    let Uninstall { roots, force, returning, dry_run } = how;
     let mut removal = Removal { applied: !dry_run, ..Removal::default() };
     let mut agent = lock_out_agent(settings, removal.applied);
     let lock = lock_out_installers(&settings.written_directories());
@@ -96,12 +96,12 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let others = OtherNetworks::find(&files, &mut removal);
     let removed = network::remove_pods(&mut removal);
     removal.failures.extend(removed.err());
-    let removed = network::remove_hosts(&sysctl_root, &others, &mut removal);
+    let removed = network::remove_hosts(&roots.sysctl, &others, &mut removal);
     removal.failures.extend(removed.err());
     // A program may have come since.
     let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
     let others = [others, OtherNetworks::find(&files, &mut removal)];
-    kernel_settings::restore(&settings.data_dir, &sysctl_root, &others, &mut removal);
+    kernel_settings::restore(&settings.data_dir, &roots, &others, &mut removal);
     if removal.failures.is_empty() {
         // Its file is not one of the state's. No agent may start before the end.
         let _ = agent.as_mut().map(AgentLock::remove_created);

@@ -18,7 +18,9 @@ fn with(document: &str, part: &str, text: &str) -> String {
 fn values(form: Form) -> String {
     match form {
         Form::Number(least, most) => format!("{least} to {most}"),
-        Form::Numbers(count) => format!("{count} numbers"),
+        Form::ZeroOr(least, most) => format!("0, or {least} to {most}"),
+        Form::Numbers(count, least) => format!("{count} ascending numbers from {least} on"),
+        Form::PortRange => "2 ports from 1024 on, at least 10000 apart".to_owned(),
         Form::Word => "a word".to_owned(),
         Form::Ports => "ports and ranges, with commas".to_owned(),
         Form::Any => "any".to_owned(),

@@ -9,6 +9,7 @@
 //! ```
 
 pub mod answer;
+pub mod bounds;
 pub mod document;
 #[cfg(test)]
 mod documents;

@@ -99,6 +99,9 @@ pub const CONTROLLER_RULES_FILE: &str = "controller-rules.json";
 /// The settings of the node from NodePolicies, in the directory that outlives a boot.
 pub const NODE_POLICY_FILE: &str = "node-policy.json";
 
+/// Which of these settings the node has had while the controller reached it, in the directory that outlives a boot.
+pub const NODE_POLICY_PROOFS_FILE: &str = "node-policy-proofs.json";
+
 /// An unfinished change of a link by a NodePolicy, in the directory that outlives a boot.
 pub const LINK_JOURNAL_FILE: &str = "link-journal.json";
 

@@ -1,8 +1,8 @@
 //! The end of the agent by a signal: whether another agent comes, or all our files and objects are to be removed from the
 //! node. `installer::on_delete` reads the API server and decides; this module executes and logs the decision.
 
-use installer::Uninstall;
 use installer::on_delete::{OwnDaemonSet, daemon_set_of, own_daemon_set};
+use installer::{KernelRoots, Uninstall};
 use resident::api_server;
 
 use crate::settings::{Permission, Settings};
@@ -37,7 +37,7 @@ pub(crate) fn uninstall(settings: &Settings, ended: bool) {
         return tracing::warn!(event = "agent.uninstall_refused", reason = "busy", why, "everything stays; {ELSE}");
     }
     let how = Uninstall {
-        sysctl_root: settings.sysctl_root.clone(),
+        roots: KernelRoots { sysctl: settings.sysctl_root.clone(), host: settings.host_root.clone() },
         force: false,
         // Asked before.
         returning: None,

@@ -16,5 +16,7 @@ labels! {
     SignalResult { signal: String, result: &'static str }
     SignalName { signal: String }
     FaultyDeviceName { signal: String, device: String }
+    PolicyChange { action: &'static str, result: &'static str }
+    PolicyItemState { state: &'static str }
     Outcome { result: &'static str }
 }

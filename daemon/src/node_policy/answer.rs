@@ -15,7 +15,9 @@ pub(super) fn answer(document: &NodeDocument, outcome: &Outcome, links: Option<&
         let has = |state: ItemState| items.iter().any(|it| it.policy == policy.name && it.state == state);
         match () {
             () if has(ItemState::Failed) => PolicyState::Failed,
-            () if links.is_none() && names_links(index) => PolicyState::Applying,
+            () if links.is_none() && names_links(index) || outcome.on_trial.contains(&policy.name) => {
+                PolicyState::Applying
+            }
             () if has(ItemState::Unconfirmed) => PolicyState::Unconfirmed,
             () => PolicyState::Applied,
         }
@@ -80,5 +82,7 @@ mod tests {
         assert_eq!(states(&[item("p0", ItemState::Failed)], None), [Failed, Applying, Applied]);
         let links = LinkOutcome { reports: vec![item("p1", ItemState::Unconfirmed)], in_sync: 0 };
         assert_eq!(states(&[], Some(&links)), [Applied, Unconfirmed, Applied]);
+        let outcome = Outcome { on_trial: ["p0".to_owned()].into(), ..Outcome::default() };
+        assert_eq!(answer(&sent, &outcome, Some(&done)).policies[0].state, Applying, "until the leader confirms it");
     }
 }

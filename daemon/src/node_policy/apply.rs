@@ -1,30 +1,57 @@
 //! Carries a plan out: notes earlier values first, sets, reads back, restores. It holds no opinions; the plan has them.
+//! A value that the node never had is on trial until the leader has reached the node again.
 
-use std::collections::BTreeMap;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use installer::{PolicyMark, PolicySetting, forget_policy_settings, note_policy_settings, policy_settings};
+use installer::{PolicyMark, PolicySetting, note_policy_settings, policy_settings};
 use ipam::BootId;
 use resident::logging::chain;
-use tunables::value::is_same;
-use tunables::{Item, ItemReport, ItemState, NodeDocument, keys};
+use tunables::{Item, ItemReport, ItemState, NodeDocument, bounds, keys};
 
 use super::history::History;
-use super::plan::{Facts, Step, StepKind, not_granted, plan, report};
+use super::plan::{Facts, Plan, Step, StepKind, Trial, Trials, plan};
+use super::proofs::{ProofStore, Proofs};
 use super::resolve::{DesiredValue, Resolved, resolve};
-use super::sysctls::{KernelSettings, Observed, WriteError, item_of, record_key};
+use super::sysctls::{KernelSettings, Observed, item_of, record_key};
 use super::writers::likely_writer;
+use crate::reconcile::kernel_limits;
 use crate::settings::Settings;
-use crate::sources::backoff::chance;
+
+/// A request of the leader confirms a value this long after it was set: the kernel's effects may take a moment.
+const CONFIRM_AFTER: Duration = Duration::from_secs(5);
+/// Without such a request, the value is withdrawn after this time.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(120);
+/// A leader whose last request is no older reaches the agent.
+const LEADER_RECENT: Duration = Duration::from_secs(60);
 
 /// What changes settings of the kernel. One at a time.
 #[derive(Debug)]
 pub(super) struct Applier {
     settings: Arc<Settings>,
     boot: BootId,
+    /// Keys that the node adds to the table.
+    added: BTreeSet<String>,
     kernel: KernelSettings,
     history: History,
+    proofs: ProofStore,
+    /// Values on trial of this process, with the time since when.
+    trials: BTreeMap<Item, (DesiredValue, Instant)>,
+}
+
+/// When a comparison is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// Whether the document has just come from the leader.
+    pub(super) is_new: bool,
+    /// The last request of the leader to this process.
+    pub(super) contact: Option<Instant>,
+    pub(super) now: Instant,
 }
 
 /// What a comparison found and did.
@@ -33,7 +60,9 @@ pub(super) struct Outcome {
     pub(super) reports: Vec<ItemReport>,
     pub(super) in_sync: u32,
     pub(super) changes: Vec<AppliedChange>,
-    /// Why the record of earlier values cannot be read or written.
+    /// The policies with values on trial, by name.
+    pub(super) on_trial: BTreeSet<String>,
+    /// Why the record of earlier values, or the proofs, cannot be read or written.
     pub(super) record_error: Option<String>,
 }
 
@@ -44,58 +73,140 @@ pub(super) struct AppliedChange {
     pub(super) succeeded: bool,
 }
 
+type Record = BTreeMap<Item, PolicySetting>;
+
 impl Applier {
     pub(super) fn new(settings: Arc<Settings>, boot: BootId) -> Self {
         let kernel = KernelSettings::new(&settings.sysctl_root, &settings.host_root);
-        Self { settings, boot, kernel, history: History::default() }
+        let proofs = ProofStore::new(&settings.data_dir);
+        let added = settings.tunable_keys.clone().unwrap_or_default().0;
+        Self { settings, boot, added, kernel, history: History::default(), proofs, trials: BTreeMap::new() }
     }
 
     /// Brings the kernel in sync with a document.
-    pub(super) fn compare(&mut self, document: &NodeDocument, now: Instant) -> Outcome {
+    pub(super) fn compare(&mut self, document: &NodeDocument, moment: Moment) -> Outcome {
+        let Moment { is_new, contact, now } = moment;
         let mut outcome = Outcome::default();
-        let resolved = resolve(document, &self.settings.tunable_keys.0);
-        let record = policy_settings(&self.settings.data_dir, &self.boot).unwrap_or_else(|error| {
+        let mut resolved = resolve(document, &self.added);
+        let mut record = self.record(&mut outcome);
+        let items = resolved.apply.keys().chain(resolved.report.keys()).chain(record.keys());
+        let observed: BTreeMap<Item, Observed> = items.map(|item| (item.clone(), self.kernel.read(item))).collect();
+        refuse_harmful(&mut resolved, &record, &observed);
+        self.history.retain(|item| resolved.apply.contains_key(item) || record.contains_key(item));
+        let mut proofs = self.proofs.of(document);
+        proofs.retain(|item| resolved.apply.contains_key(item));
+        self.judge_trials(&resolved, &mut record, &mut proofs, moment, &mut outcome);
+        let is_open = |(item, setting): &(&Item, &PolicySetting)| {
+            setting.mark.previous.is_some() && !self.trials.contains_key(*item)
+        };
+        let unconfirmed = record.iter().filter(is_open).map(|(item, _)| item.clone()).collect();
+        let has_leader = contact.is_some_and(|at| now.saturating_duration_since(at) < LEADER_RECENT);
+        let trial = if is_new {
+            Trial::New
+        } else if has_leader {
+            Trial::Repeated
+        } else {
+            Trial::None
+        };
+        let planned = plan(Facts {
+            document,
+            resolved: &resolved,
+            record: &record,
+            observed: &observed,
+            history: &self.history,
+            trials: Some(Trials { proofs: &proofs, unconfirmed: &unconfirmed, trial }),
+            now,
+        });
+        self.carry_out(document, planned, &resolved, &record, &mut proofs, now, &mut outcome);
+        if let Err(error) = self.proofs.write(&proofs) {
+            outcome.record_error = Some(error);
+        }
+        outcome.on_trial = self.trials.values().map(|(desired, _)| desired.policy.clone()).collect();
+        outcome
+    }
+
+    /// What policies changed in this boot, but for links.
+    fn record(&self, outcome: &mut Outcome) -> Record {
+        let settings = policy_settings(&self.settings.data_dir, &self.boot).unwrap_or_else(|error| {
             outcome.record_error = Some(chain(&error));
             Vec::new()
         });
-        let record: BTreeMap<Item, PolicySetting> =
-            record.into_iter().filter_map(|setting| Some((item_of(&setting.key)?, setting))).collect();
-        let items = resolved.apply.keys().chain(resolved.report.keys()).chain(record.keys());
-        let observed: BTreeMap<Item, Observed> = items.map(|item| (item.clone(), self.kernel.read(item))).collect();
-        self.history.retain(|item| resolved.apply.contains_key(item) || record.contains_key(item));
-        let facts =
-            Facts { document, resolved: &resolved, record: &record, observed: &observed, history: &self.history, now };
-        let planned = plan(facts);
-        let notes = self.notes(document, &planned.steps, &planned.in_sync, &record, &resolved);
+        settings.into_iter().filter_map(|setting| Some((item_of(&setting.key)?, setting))).collect()
+    }
+
+    /// Ends trials: a request of the leader confirms a value, and without any its time runs out.
+    fn judge_trials(
+        &mut self,
+        resolved: &Resolved,
+        record: &mut Record,
+        proofs: &mut Proofs,
+        moment: Moment,
+        outcome: &mut Outcome,
+    ) {
+        let mut confirmed = Vec::new();
+        self.trials.retain(|item, (desired, since)| {
+            if resolved.apply.get(item).is_none_or(|now| now.value != desired.value) {
+                return false;
+            }
+            if moment.contact.is_some_and(|at| at >= *since + CONFIRM_AFTER) {
+                proofs.note_proven(item, desired);
+                if let Some(setting) = record.get_mut(item) {
+                    setting.mark.previous = None;
+                    confirmed.push(setting.clone());
+                }
+                return false;
+            }
+            moment.now < *since + CONFIRM_WITHIN
+        });
+        if let Err(error) = note_policy_settings(&self.settings.data_dir, &self.boot, &confirmed) {
+            outcome.record_error = Some(chain(&error));
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        document: &NodeDocument,
+        planned: Plan,
+        resolved: &Resolved,
+        record: &Record,
+        proofs: &mut Proofs,
+        now: Instant,
+        outcome: &mut Outcome,
+    ) {
+        let notes = self.notes(document, &planned, resolved, record);
         outcome.reports = planned.reports;
         outcome.in_sync = planned.compared + u32::try_from(planned.in_sync.len()).unwrap_or(u32::MAX);
         for (item, desired) in planned.in_sync {
             self.history.note_in_sync(&item, &desired.value);
+            if !self.trials.contains_key(&item) {
+                proofs.note_proven(&item, &desired);
+            }
         }
         for (item, value) in planned.stopped {
             self.history.note_stop(&item, &value, now);
         }
         for reverted in outcome.reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
-            let writer = reverted.item.parse().map(|item| likely_writer(&item, &resolved, &self.settings.host_root));
+            let writer = reverted.item.parse().map(|item| likely_writer(&item, resolved, &self.settings.host_root));
             reverted.message = format!("likely writer: {}; {}", writer.unwrap_or_default(), reverted.message);
         }
-        let (restores, sets): (Vec<_>, Vec<_>) =
-            planned.steps.into_iter().partition(|step| step.kind == StepKind::Restore);
-        match note_policy_settings(&self.settings.data_dir, &self.boot, &notes) {
-            Ok(()) => self.set(document, sets, now, &mut outcome),
+        for step in &planned.steps {
+            if let StepKind::Try(desired) = &step.kind {
+                proofs.note_attempt(&step.item, desired);
+            }
+        }
+        let noted = note_policy_settings(&self.settings.data_dir, &self.boot, &notes).map_err(|error| chain(&error));
+        match noted.and_then(|()| self.proofs.write(proofs)) {
+            Ok(()) => self.set(document, &planned.steps, record, proofs, now, outcome),
             Err(error) => {
-                let error = chain(&error);
-                outcome.reports.extend(sets.iter().filter_map(|step| failed(step, &format!("not noted: {error}"))));
+                let failed =
+                    planned.steps.iter().filter_map(|step| steps::failed(step, &format!("not noted: {error}")));
+                outcome.reports.extend(failed);
                 outcome.record_error = Some(error);
             }
         }
-        let mut forget = planned.forget;
-        forget.extend(self.restore(restores, now, &mut outcome));
-        let forget: Vec<String> = forget.iter().map(record_key).collect();
-        if let Err(error) = forget_policy_settings(&self.settings.data_dir, &self.boot, &forget) {
-            outcome.record_error = Some(chain(&error));
-        }
-        outcome
+        self.withdraw(&planned.steps, record, now, outcome);
+        let restored = self.restore(&planned.steps, now, outcome);
+        self.forget(planned.forget.into_iter().chain(restored), outcome);
     }
 
     /// What is to be noted before anything changes: values that will be set, their counterparts, and values that belong to
@@ -103,111 +214,68 @@ impl Applier {
     fn notes(
         &self,
         document: &NodeDocument,
-        steps: &[Step],
-        in_sync: &[(Item, DesiredValue)],
-        record: &BTreeMap<Item, PolicySetting>,
+        planned: &Plan,
         resolved: &Resolved,
+        record: &Record,
     ) -> Vec<PolicySetting> {
         let mut notes = Vec::new();
-        for step in steps {
-            let (StepKind::Set(desired) | StepKind::SetBack(desired)) = &step.kind else { continue };
-            notes.push(noted(document, &step.item, &step.from, &step.to, desired));
-            let Item::Sysctl(key) = &step.item else { continue };
-            let counterpart = keys::counterpart(key).map(|key| Item::Sysctl(key.to_owned()));
-            if let Some(counterpart) = counterpart.filter(|item| !resolved.apply.contains_key(item))
+        for Step { item, from, to, kind } in &planned.steps {
+            let open = record.get(item).and_then(|noted| noted.mark.previous.clone());
+            let (desired, previous) = match kind {
+                StepKind::Try(desired) => (desired, open.or_else(|| Some(from.clone()))),
+                StepKind::SetBack(desired) => (desired, open),
+                StepKind::Set(desired) => (desired, None),
+                StepKind::Withdraw | StepKind::Restore => continue,
+            };
+            notes.push(PolicySetting {
+                key: record_key(item),
+                before: from.clone(),
+                set: to.clone(),
+                mark: mark(document, desired, previous),
+            });
+            if let Some(counterpart) = counterpart(item).filter(|item| !resolved.apply.contains_key(item))
                 && let Observed::Value(before) = self.kernel.read(&counterpart)
             {
-                let zero = DesiredValue { value: "0".to_owned(), ..desired.clone() };
-                notes.push(noted(document, &counterpart, &before, "0", &zero));
+                let key = record_key(&counterpart);
+                notes.push(PolicySetting { key, before, set: "0".to_owned(), mark: mark(document, desired, None) });
             }
         }
-        for (item, desired) in in_sync {
+        for (item, desired) in &planned.in_sync {
             let Some(known) = record.get(item) else { continue };
-            let note = noted(document, item, &known.before, &known.set, desired);
-            notes.extend((note.mark != known.mark).then_some(note));
+            let mark = mark(document, desired, known.mark.previous.clone());
+            notes.extend((mark != known.mark).then(|| PolicySetting { mark, ..known.clone() }));
         }
         notes
     }
+}
 
-    /// Sets values, and reads them back.
-    fn set(&mut self, document: &NodeDocument, steps: Vec<Step>, now: Instant, outcome: &mut Outcome) {
-        let mut rounded = Vec::new();
-        for step in steps {
-            let (desired, action) = match &step.kind {
-                StepKind::Set(desired) => (desired, "set"),
-                StepKind::SetBack(desired) => (desired, "set_back"),
-                StepKind::Restore => continue,
-            };
-            let Step { item, from, to, .. } = &step;
-            let written = self.kernel.write(item, to);
-            let error = match (written, self.kernel.read(item)) {
-                (Err(WriteError::NotGranted), _) => {
-                    let message = not_granted(item);
-                    outcome.reports.push(report(item, desired, from, ItemState::NotGranted, message));
-                    continue;
-                }
-                (Err(WriteError::Refused(error)), _) => error,
-                (Ok(()), Observed::Value(value)) if is_same(&value, to) => String::new(),
-                (Ok(()), Observed::Value(value)) if is_same(&value, from) => {
-                    format!("the kernel accepted the value and kept {value}")
-                }
-                (Ok(()), Observed::Value(value)) => {
-                    rounded.push(noted(document, item, from, &value, desired));
-                    String::new()
-                }
-                (Ok(()), _) => "the value cannot be read back".to_owned(),
-            };
-            outcome.changes.push(AppliedChange { action, succeeded: error.is_empty() });
-            if error.is_empty() {
-                tracing::info!(event = "policy.set", %item, from, to, policy = desired.policy, action);
-                if action == "set_back" {
-                    self.history.note_set_back(item, to, now);
-                }
-                self.history.note_in_sync(item, to);
-                outcome.in_sync += 1;
-            } else {
-                tracing::warn!(event = "policy.not_set", %item, from, to, policy = desired.policy, error);
-                self.history.note_refused(item, to, &error, now, chance());
-                outcome.reports.extend(failed(&step, &error));
-            }
-        }
-        if let Err(error) = note_policy_settings(&self.settings.data_dir, &self.boot, &rounded) {
-            outcome.record_error = Some(chain(&error));
-        }
-    }
-
-    /// Restores earlier values; returns the items that have them. One that the kernel refuses may come back with another:
-    /// 0 bytes are set by setting percent.
-    fn restore(&mut self, steps: Vec<Step>, now: Instant, outcome: &mut Outcome) -> Vec<Item> {
-        let written: Vec<_> = steps.iter().map(|step| self.kernel.write(&step.item, &step.to)).collect();
-        let mut restored = Vec::new();
-        for (Step { item, from, to, .. }, written) in steps.into_iter().zip(written) {
-            let succeeded = matches!(self.kernel.read(&item), Observed::Value(value) if is_same(&value, &to));
-            outcome.changes.push(AppliedChange { action: "restore", succeeded });
-            if succeeded {
-                tracing::info!(event = "policy.restored", %item, from, to, "no policy requires it any more");
-                restored.push(item);
-            } else {
-                let error = match written {
-                    Err(WriteError::Refused(error)) => error,
-                    Err(WriteError::NotGranted) => not_granted(&item),
-                    Ok(()) => "the kernel has another value".to_owned(),
-                };
-                tracing::warn!(event = "policy.not_restored", %item, from, to, error);
-                self.history.note_refused(&item, &to, &error, now, chance());
-            }
-        }
-        restored
+/// The setting that the kernel sets to 0 with this one.
+fn counterpart(item: &Item) -> Option<Item> {
+    match item {
+        Item::Sysctl(key) => keys::counterpart(key).map(|key| Item::Sysctl(key.to_owned())),
+        _ => None,
     }
 }
 
-fn noted(document: &NodeDocument, item: &Item, before: &str, set: &str, desired: &DesiredValue) -> PolicySetting {
-    let mark =
-        PolicyMark { policy: desired.uid.clone(), cluster: document.cluster.clone(), requested: desired.value.clone() };
-    PolicySetting { key: record_key(item), before: before.to_owned(), set: set.to_owned(), mark }
+fn mark(document: &NodeDocument, desired: &DesiredValue, previous: Option<String>) -> PolicyMark {
+    PolicyMark {
+        policy: desired.uid.clone(),
+        cluster: document.cluster.clone(),
+        instance: document.instance.clone(),
+        requested: desired.value.clone(),
+        previous,
+    }
 }
 
-fn failed(step: &Step, error: &str) -> Option<ItemReport> {
-    let (StepKind::Set(desired) | StepKind::SetBack(desired)) = &step.kind else { return None };
-    Some(report(&step.item, desired, &step.from, ItemState::Failed, error.to_owned()))
+/// Refuses values that would harm this node: compared with its memory, and with what the kernel chose at boot.
+fn refuse_harmful(resolved: &mut Resolved, record: &Record, observed: &BTreeMap<Item, Observed>) {
+    let memory = kernel_limits::memory() / 1024;
+    resolved.refuse(|item, desired| {
+        let boot = match (record.get(item), observed.get(item)) {
+            (Some(noted), _) => &noted.before,
+            (None, Some(Observed::Value(current))) => current,
+            _ => return Ok(()),
+        };
+        bounds::check(&item.to_string(), &desired.value, boot, memory)
+    });
 }

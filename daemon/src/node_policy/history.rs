@@ -107,6 +107,11 @@ impl History {
         error.clone_into(&mut history.error);
     }
 
+    /// The value was withdrawn: setting it again is no answer to another program.
+    pub(super) fn forget(&mut self, item: &Item) {
+        self.0.remove(item);
+    }
+
     /// Forgets items that are neither set nor restored any more.
     pub(super) fn retain(&mut self, is_known: impl Fn(&Item) -> bool) {
         self.0.retain(|item, _| is_known(item));

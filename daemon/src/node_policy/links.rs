@@ -230,7 +230,8 @@ impl LinkApplier {
         let has_leader = self.undone_at.is_none_or(|at| context.contact.last().is_some_and(|last| last.accepted > at));
         let history = LinkHistory { journal: &self.journal.content, macs: &macs, has_leader, owned: &owned };
         let (document, now) = (&*context.document, Instant::now());
-        let facts = Facts { document, resolved, record: &record, observed: &observed, history: &self.history, now };
+        let (record, observed, items) = (&record, &observed, &self.history);
+        let facts = Facts { document, resolved, record, observed, history: items, trials: None, now };
         plan::plan(facts, history)
     }
 

@@ -3,7 +3,7 @@
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use installer::PolicySetting;
@@ -11,6 +11,7 @@ use tunables::value::is_same;
 use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, keys};
 
 use super::history::{Attempt, History};
+use super::proofs::{ATTEMPTS_MAX, Evidence, Proofs};
 use super::resolve::{DesiredValue, Resolved};
 use super::sysctls::Observed;
 
@@ -23,7 +24,29 @@ pub(super) struct Facts<'a> {
     pub(super) record: &'a BTreeMap<Item, PolicySetting>,
     pub(super) observed: &'a BTreeMap<Item, Observed>,
     pub(super) history: &'a History,
+    /// Nothing for links, which have their own proofs.
+    pub(super) trials: Option<Trials<'a>>,
     pub(super) now: Instant,
+}
+
+/// What the leader confirmed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trials<'a> {
+    pub(super) proofs: &'a Proofs,
+    /// Items that were changed, and no request of the leader came since.
+    pub(super) unconfirmed: &'a BTreeSet<Item>,
+    pub(super) trial: Trial,
+}
+
+/// Whether values may be set that this node never had while the leader reached it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// All of the document: it has just come.
+    New,
+    /// Those that were tried before: the leader reaches the agent now.
+    Repeated,
+    /// None.
+    None,
 }
 
 /// A change of a value.
@@ -38,8 +61,12 @@ pub(super) struct Step {
 /// Why a value changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StepKind {
-    /// A policy requires it.
+    /// A policy requires it, and the node has had it.
     Set(DesiredValue),
+    /// A policy requires it, and the leader must reach the node afterwards.
+    Try(DesiredValue),
+    /// It was not confirmed.
+    Withdraw,
     /// The same, and another program changed it.
     SetBack(DesiredValue),
     /// No policy requires it any more.
@@ -94,6 +121,15 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
         other => return plan.reports.push(absent(item, desired, other)),
     };
     let noted = facts.record.get(item).filter(|noted| noted.mark.requested == desired.value);
+    if let Some(previous) = noted.and_then(|noted| noted.mark.previous.as_ref())
+        && facts.trials.is_some_and(|trials| trials.unconfirmed.contains(item))
+        && !is_same(current, previous)
+    {
+        let kind = StepKind::Withdraw;
+        plan.steps.push(Step { item: item.clone(), from: current.clone(), to: previous.clone(), kind });
+        let message = "no request of the leader came after it was set".to_owned();
+        return plan.reports.push(report(item, desired, previous, ItemState::Unconfirmed, message));
+    }
     // A kernel may round a value: what it made of it is as good.
     if is_same(current, &desired.value) || noted.is_some_and(|noted| is_same(current, &noted.set)) {
         return plan.in_sync.push((item.clone(), desired.clone()));
@@ -107,7 +143,10 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
     // A value that was noted and never set has not drifted: the agent was killed in between.
     let is_drift = noted.is_some_and(|noted| !is_same(current, &noted.before));
     match facts.history.attempt(item, &desired.value, is_drift, facts.now) {
-        Attempt::Set => plan.steps.push(step(StepKind::Set)),
+        Attempt::Set => match permission(facts, item, desired) {
+            Ok(kind) => plan.steps.push(step(kind)),
+            Err((state, message)) => plan.reports.push(report(item, desired, current, state, message.to_owned())),
+        },
         Attempt::SetBack => plan.steps.push(step(StepKind::SetBack)),
         Attempt::Wait => {
             let message = "another program changed it; it is set back within a minute".to_owned();
@@ -125,6 +164,28 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
     }
 }
 
+/// How a value may be set now, or why not.
+fn permission(
+    facts: Facts<'_>,
+    item: &Item,
+    desired: &DesiredValue,
+) -> Result<fn(DesiredValue) -> StepKind, (ItemState, &'static str)> {
+    let Some(Trials { proofs, trial, .. }) = facts.trials else { return Ok(StepKind::Set) };
+    match (proofs.evidence(item, desired), trial) {
+        (Evidence::Proven, _) => Ok(StepKind::Set),
+        (Evidence::Tried(ATTEMPTS_MAX..), _) => {
+            Err((ItemState::Unconfirmed, "not confirmed three times; it waits for another revision of the policy"))
+        }
+        (_, Trial::New) | (Evidence::Tried(_), Trial::Repeated) => Ok(StepKind::Try),
+        (Evidence::Tried(_), Trial::None) => {
+            Err((ItemState::Unconfirmed, "not confirmed; it is tried again when the leader reaches the agent"))
+        }
+        (Evidence::Unknown, _) => {
+            Err((ItemState::Drifted, "it became possible after the policy came; the next change of the policy sets it"))
+        }
+    }
+}
+
 enum Restored {
     Step(Step),
     Forget,
@@ -135,7 +196,7 @@ enum Restored {
 /// What becomes of a noted item that no policy requires any more; `None` if one does.
 fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Restored> {
     let Facts { document, resolved, .. } = facts;
-    if noted.mark.cluster != document.cluster {
+    if (&noted.mark.cluster, &noted.mark.instance) != (&document.cluster, &document.instance) {
         // The values of another cluster's policies stay as they are.
         return Some(Restored::Forget);
     }
@@ -156,7 +217,9 @@ fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Resto
         Some(Observed::Unsupported) => return Some(Restored::Forget),
         _ => return Some(Restored::Later),
     };
-    if is_same(current, &noted.before) || !is_same(current, &noted.set) {
+    // While a change is not confirmed, the kernel may have rounded the value, and the note does not have that yet.
+    let is_ours = is_same(current, &noted.set) || noted.mark.previous.is_some();
+    if is_same(current, &noted.before) || !is_ours {
         // Restored, or another program set it since.
         return Some(Restored::Forget);
     }

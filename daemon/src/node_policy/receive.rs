@@ -61,7 +61,7 @@ impl NodePolicies {
         let mut number = 0;
         self.held.send_modify(|held| {
             number = held.number + 1;
-            *held = Held { number, document: Some(Arc::new(document)) };
+            *held = Held { number, document: Some(Arc::new(document)), is_received: true };
         });
         drop(store);
         let mut answered = self.answered.subscribe();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, keys};
+use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, Refusal, keys};
 
 /// Items but for those of links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(super) struct DesiredValue {
     pub(super) policy: String,
     /// Its uid.
     pub(super) uid: String,
+    /// Its revision.
+    pub(super) revision: String,
 }
 
 /// Checks each item again: the controller does so, too, and is not trusted with what would stop a node.
@@ -39,32 +41,47 @@ pub(super) fn resolve(document: &NodeDocument, added: &BTreeSet<String>) -> Reso
     resolved
 }
 
+fn refused(item: &Item, desired: &DesiredValue, refusal: Refusal) -> ItemReport {
+    ItemReport {
+        item: item.to_string(),
+        policy: desired.policy.clone(),
+        state: ItemState::Refused,
+        current: String::new(),
+        desired: desired.value.clone(),
+        message: refusal.to_string(),
+    }
+}
+
 impl Resolved {
-    fn add(
-        &mut self,
-        document: &NodeDocument,
-        item: Item,
-        value: &str,
-        policy: usize,
-        refusal: Option<tunables::Refusal>,
-    ) {
-        let Some(policy) = document.policy(policy) else { return };
-        if let Some(refusal) = refusal {
-            return self.refused.push(ItemReport {
-                item: item.to_string(),
-                policy: policy.name.clone(),
-                state: ItemState::Refused,
-                current: String::new(),
-                desired: value.to_owned(),
-                message: refusal.to_string(),
+    /// Refuses what this node must not have.
+    pub(super) fn refuse(&mut self, check: impl Fn(&Item, &DesiredValue) -> Result<(), Refusal>) {
+        for items in [&mut self.apply, &mut self.report] {
+            items.retain(|item, desired| match check(item, desired) {
+                Ok(()) => true,
+                Err(refusal) => {
+                    self.refused.push(refused(item, desired, refusal));
+                    false
+                }
             });
+        }
+    }
+
+    fn add(&mut self, document: &NodeDocument, item: Item, value: &str, policy: usize, refusal: Option<Refusal>) {
+        let Some(policy) = document.policy(policy) else { return };
+        let desired = DesiredValue {
+            value: value.to_owned(),
+            policy: policy.name.clone(),
+            uid: policy.uid.clone(),
+            revision: policy.revision.clone(),
+        };
+        if let Some(refusal) = refusal {
+            return self.refused.push(refused(&item, &desired, refusal));
         }
         let items = match policy.mode {
             DocumentMode::Apply => &mut self.apply,
             DocumentMode::Report => &mut self.report,
             DocumentMode::Keep => return,
         };
-        let desired = DesiredValue { value: value.to_owned(), policy: policy.name.clone(), uid: policy.uid.clone() };
         // The first of a document has the highest precedence.
         items.entry(item).or_insert(desired);
     }

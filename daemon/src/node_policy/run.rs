@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use tunables::NodeDocument;
 
 use super::answer::answer;
-use super::apply::{Applier, Outcome};
+use super::apply::{Applier, Moment, Outcome};
 use super::links::{LinkApplier, LinkContext, LinkOutcome, Occasion, StopFlag};
 use super::store::StoredDocument;
 use super::{Answered, Held, NodePolicies};
@@ -24,6 +24,9 @@ use crate::sources::poller::PUBLISHED;
 
 /// Between comparisons.
 const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Between comparisons while a value waits for its confirmation by the leader.
+const TRIAL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long events of links are gathered.
 const LINK_EVENTS: Duration = Duration::from_secs(1);
@@ -59,6 +62,8 @@ struct Task {
     link_applier: Arc<Mutex<LinkApplier>>,
     /// What the last comparison of a document found.
     compared: Option<Compared>,
+    /// Whether links are compared next time, too.
+    is_full: bool,
     links: LinkThread,
 }
 
@@ -100,6 +105,7 @@ impl Task {
             applier: Arc::new(Mutex::new(Applier::new(settings.clone(), boot.clone()))),
             link_applier: Arc::new(Mutex::new(LinkApplier::new(settings, boot))),
             compared: None,
+            is_full: true,
             links: LinkThread::default(),
             agent,
             notices,
@@ -130,11 +136,19 @@ impl Task {
             None => None,
             Some(document) => {
                 let applier = self.applier.clone();
-                let compared = spawn_blocking(move || lock(&applier).compare(&document, Instant::now()));
+                let is_known = self.compared.as_ref().is_some_and(|known| known.held.number == held.number);
+                let contact = self.agent.policies.contact.last().map(|reply| reply.accepted);
+                let is_new = held.is_received && !is_known;
+                let compared = spawn_blocking(move || {
+                    lock(&applier).compare(&document, Moment { is_new, contact, now: Instant::now() })
+                });
                 let outcome = compared.await?;
+                for change in &outcome.changes {
+                    self.agent.metrics.policy_changed(change.action, change.succeeded);
+                }
                 let error = outcome.record_error.clone();
                 self.compared = Some(Compared { held, outcome });
-                self.links.is_due = true;
+                self.links.is_due |= !is_known || self.is_full;
                 self.start_links(occasion);
                 self.publish();
                 error
@@ -164,7 +178,8 @@ impl Task {
         policies.held.send_if_modified(|held| {
             let is_first = held.document.is_none();
             if is_first {
-                *held = Held { number: held.number + 1, document: Some(Arc::new(document)) };
+                let (number, document) = (held.number + 1, Some(Arc::new(document)));
+                *held = Held { number, document, is_received: false };
             }
             is_first
         });
@@ -173,7 +188,7 @@ impl Task {
 
     /// Starts a comparison of links, unless one is running.
     fn start_links(&mut self, occasion: Occasion) {
-        let Some(Compared { held: Held { number, document: Some(document) }, .. }) = &self.compared else { return };
+        let Some(Compared { held: Held { number, document: Some(document), .. }, .. }) = &self.compared else { return };
         if self.links.running.is_some() || !std::mem::take(&mut self.links.is_due) {
             return;
         }
@@ -202,7 +217,9 @@ impl Task {
 
     /// Waits until something is to be compared.
     async fn wait(&mut self) -> Result<(), JoinError> {
-        let next = tokio::time::Instant::now() + INTERVAL;
+        let is_on_trial = self.compared.as_ref().is_some_and(|compared| !compared.outcome.on_trial.is_empty());
+        let next = tokio::time::Instant::now() + if is_on_trial { TRIAL_INTERVAL } else { INTERVAL };
+        self.is_full = !is_on_trial;
         loop {
             // Cancel-safe: each branch waits on a channel, a timer or a thread, whose result is taken when it is there.
             tokio::select! {
@@ -210,6 +227,7 @@ impl Task {
                 () = tokio::time::sleep_until(next) => return Ok(()),
                 () = self.agent.policies.wake.notified() => {
                     sleep(LINK_EVENTS).await;
+                    self.is_full = true;
                     return Ok(());
                 }
                 outcome = finished(&mut self.links.running) => {
@@ -222,13 +240,15 @@ impl Task {
     }
 
     fn publish(&self) {
-        let Some(Compared { held: Held { number, document: Some(document) }, outcome }) = &self.compared else {
+        let Some(Compared { held: Held { number, document: Some(document), .. }, outcome }) = &self.compared else {
             return;
         };
         // An outcome for an earlier document says nothing about this one.
         let links = self.links.outcome.as_ref().filter(|_| self.links.number == *number);
         let policies: &NodePolicies = &self.agent.policies;
-        policies.answered.send_replace(Answered { number: *number, answer: answer(document, outcome, links) });
+        let answer = answer(document, outcome, links);
+        self.agent.metrics.set_policy_items(&answer);
+        policies.answered.send_replace(Answered { number: *number, answer });
         policies.named.send_if_modified(|named| {
             let keys = named_keys(document);
             let is_other = **named != keys;

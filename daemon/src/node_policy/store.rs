@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn boot(last: u8) -> BootId {
-        serde_json::from_str(&format!("\"{last:08x}-0000-4000-8000-000000000000\"")).unwrap()
+        BootId::from_text(&last.to_string())
     }
 
     fn document_of(instance: Option<&str>) -> NodeDocument {

@@ -6,6 +6,7 @@ use std::path::Path;
 use netlink::Sysctls;
 use nix::errno::Errno;
 use resident::logging::chain;
+use tunables::value::chosen;
 use tunables::{Item, keys};
 
 /// Where transparent huge pages are set, below /sys/kernel/mm; also their key in the record of earlier values.
@@ -87,11 +88,6 @@ impl KernelSettings {
     }
 }
 
-/// The choice of a file like `always [madvise] never`.
-fn chosen(text: &str) -> Option<&str> {
-    text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
-}
-
 /// The key of an item in the record of earlier values: its path below its root.
 pub(super) fn record_key(item: &Item) -> String {
     match item {
@@ -113,12 +109,6 @@ pub(super) fn item_of(record_key: &str) -> Option<Item> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn choice_is_the_word_in_brackets() {
-        assert_eq!(chosen("always [madvise] never\n"), Some("madvise"));
-        assert_eq!(chosen("always madvise never"), None);
-    }
 
     #[test]
     fn item_is_found_by_its_key_in_the_record() {

@@ -131,7 +131,7 @@ fn conditions(repairs: &Repairs) -> Vec<Condition> {
 }
 
 /// The machine's memory in bytes; 0 if it is unknown, and nothing is raised then.
-fn memory() -> u64 {
+pub(crate) fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kibibytes =
         text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());

@@ -1,6 +1,6 @@
 //! The code of `oke-cni-installer uninstall`, called in the container of `manifests/uninstall`.
 
-use installer::{Removal, Uninstall};
+use installer::{KernelRoots, Removal, Uninstall};
 use sandbox::Container;
 
 use crate::node::Node;
@@ -8,8 +8,9 @@ use crate::node::Node;
 /// What that pod does on a node.
 pub(crate) fn uninstall(node: &Node) -> Removal {
     let container = node.placed(Container::uninstaller().unwrap());
-    let (_, root) = container.environment().iter().find(|(known, _)| known == "SYSCTL_ROOT").unwrap();
-    let how = Uninstall { sysctl_root: root.into(), force: false, returning: None, dry_run: false };
+    let folder = |name: &str| container.environment().iter().find(|(known, _)| known == name).unwrap().1.clone();
+    let roots = KernelRoots { sysctl: folder("SYSCTL_ROOT").into(), host: folder("HOST_ROOT").into() };
+    let how = Uninstall { roots, force: false, returning: None, dry_run: false };
     let settings = node.settings(&[]);
     node.call_in(&container, || installer::uninstall(&settings.installer, how))
 }

@@ -15,7 +15,7 @@ use crate::reconcile::{dry_run, reconcile};
 use crate::report::{Report, Status};
 use crate::settings::{Settings, SettingsError};
 use crate::uninstall::on_delete;
-use crate::uninstall::{RemovalStatus, Uninstall, uninstall};
+use crate::uninstall::{KernelRoots, RemovalStatus, Uninstall, uninstall};
 
 /// EX_USAGE of sysexits.h.
 const USAGE: u8 = 64;
@@ -59,10 +59,11 @@ fn run_install(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let UninstallArgs { directories, state, sysctl_root, force, dry_run } = args;
+    let UninstallArgs { directories, state, sysctl_root, host_root, force, dry_run } = args;
     let settings = Settings::to_uninstall(directories, state)?;
     let returning = if force { None } else { returning()? };
-    let removal = uninstall(&settings, Uninstall { sysctl_root, force, returning, dry_run });
+    let roots = KernelRoots { sysctl: sysctl_root, host: host_root };
+    let removal = uninstall(&settings, Uninstall { roots, force, returning, dry_run });
     removal.log("installer", "run it again when that is repaired");
     writeln!(io::stdout(), "{removal}").context("writing the report to stdout")?;
     Ok(match removal.status() {

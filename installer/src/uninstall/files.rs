@@ -20,7 +20,7 @@ const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.
 const STATE_EXACT: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
 
 /// Our files in the data directory, with a suffix or without. A NativePodNetwork that an operator put there stays.
-const DATA: [&str; 11] = [
+const DATA: [&str; 12] = [
     record::FILE,
     "tables.json",
     vcn::ATTACHMENTS_COPY_FILE,
@@ -29,6 +29,7 @@ const DATA: [&str; 11] = [
     vcn::REPORTED_CONDITIONS_FILE,
     vcn::CONTROLLER_RULES_FILE,
     vcn::NODE_POLICY_FILE,
+    vcn::NODE_POLICY_PROOFS_FILE,
     vcn::LINK_JOURNAL_FILE,
     kernel_settings::FILE,
     // Of release 0.2.0.

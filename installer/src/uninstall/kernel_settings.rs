@@ -7,14 +7,15 @@ mod of_policies;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use ipam::BootId;
 use netlink::{LinkChange, Socket, Sysctls};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tunables::LinkOption;
+use tunables::value::{chosen, is_same};
+use tunables::{LinkOption, keys};
 use vcn::{IfName, Mtu};
 
 use super::OtherNetworks;
@@ -38,6 +39,15 @@ pub struct SettingChange {
     pub before: String,
     /// Its new value.
     pub set: String,
+}
+
+/// Where the kernel's settings are, as seen from here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelRoots {
+    /// In place of /proc/sys, which is read-only in a container.
+    pub sysctl: PathBuf,
+    /// The host's file system, with /sys.
+    pub host: PathBuf,
 }
 
 /// The file. Unknown fields, of a later version, are kept.
@@ -67,6 +77,8 @@ struct Note {
 enum Setting<'a> {
     /// Its path below /proc/sys.
     Sysctl(&'a str),
+    /// Its path below /sys/kernel/mm.
+    HugePages(&'a str),
     /// Whether a link is up.
     LinkState(IfName),
     /// An option of a link, such as its MTU.
@@ -130,22 +142,29 @@ fn changed(data_dir: &Path) -> Result<BTreeMap<String, Note>, Error> {
 /// Restores the noted settings. One that another program changed since stays. Forwarding stays for another pod network, which
 /// found it set and had no reason to set it, and so does `accept_ra`, which the host then needs for its default route. A link
 /// that another program uses stays as it is, and keeps IPv6. Each of `others` counts: a program may have come since the first.
-pub(super) fn restore(data_dir: &Path, sysctl_root: &Path, others: &[OtherNetworks], removal: &mut Removal) {
+pub(super) fn restore(data_dir: &Path, roots: &KernelRoots, others: &[OtherNetworks], removal: &mut Removal) {
     let changed = changed(data_dir).unwrap_or_else(|error| {
         removal.failures.push(error);
         BTreeMap::new()
     });
-    let sysctls = Sysctls::new(sysctl_root);
-    // Links last: a setting of a link that is down may be gone. Forwarding before `accept_ra`.
-    let (links, plain): (Vec<_>, Vec<_>) = changed.iter().partition(|(key, _)| key.starts_with("link/"));
-    for (key, note) in plain.into_iter().chain(links) {
-        let Some(setting) = Setting::parse(key) else {
+    // Links last: a setting of a link that is down may be gone. Forwarding before `accept_ra`. Of an amount in bytes and in
+    // percent the kernel refuses 0, and sets it when the other one is set.
+    let mut changed: Vec<_> = changed.iter().collect();
+    changed.sort_by_key(|(key, note)| (key.starts_with("link/"), note.before == "0" && note.policy.is_some()));
+    for (key, note) in changed {
+        let Some(setting) = Setting::parse(key, note) else {
             removal.left.push(format!("setting {key}: it is not a network setting"));
             continue;
         };
-        let now = match setting.read(&sysctls) {
-            Ok(now) if now == note.before => continue,
+        let now = match setting.read(roots) {
+            Ok(now) if is_same(&now, &note.before) => continue,
             Ok(now) => now,
+            Err(error)
+                if error.is_not_found() && note.policy.is_some() && setting.read(&KernelRoots::default()).is_ok() =>
+            {
+                removal.left.push(format!("setting {key}: its folder is not mounted here; a reboot restores it"));
+                continue;
+            }
             // Gone with its link, for example.
             Err(error) if error.is_not_found() => continue,
             Err(error) => {
@@ -156,32 +175,37 @@ pub(super) fn restore(data_dir: &Path, sysctl_root: &Path, others: &[OtherNetwor
         match others.iter().find_map(|others| setting.kept_because(&now, note, others)) {
             Some(why) => removal.left.push(format!("setting {key}: {why}")),
             None => removal.step(format!("restore {key} to {}", note.before), || {
-                setting.write(&note.before, &sysctls).map_err(Error::kernel(format!("removing setting {key}")))
+                setting.write(&note.before, roots).map_err(Error::kernel(format!("removing setting {key}")))
             }),
         }
     }
 }
 
 impl<'a> Setting<'a> {
-    fn parse(key: &'a str) -> Option<Self> {
+    fn parse(key: &'a str, note: &Note) -> Option<Self> {
         let parts: Vec<&str> = key.split('/').collect();
         match parts[..] {
             ["link", name, "state"] => Some(Self::LinkState(name.parse().ok()?)),
             ["link", name, option] => Some(Self::LinkOption(name.parse().ok()?, option.parse().ok()?)),
-            ["net", ..] if parts.iter().all(|part| !part.is_empty() && *part != "..") => Some(Self::Sysctl(key)),
+            ["transparent_hugepage", "enabled"] => Some(Self::HugePages(key)),
+            [first, ..] if parts.iter().all(|part| !part.is_empty() && *part != "..") => {
+                let is_of_policy = || note.policy.is_some() && keys::is_never_allowed(&key.replace('/', ".")).is_none();
+                (first == "net" || is_of_policy()).then_some(Self::Sysctl(key))
+            }
             _ => None,
         }
     }
 
     /// Why it is not restored.
     fn kept_because(&self, now: &str, note: &Note, others: &OtherNetworks) -> Option<String> {
-        if now != note.set {
+        if !is_same(now, &note.set) {
             return Some(format!("another program changed it to {now} since"));
         }
         match self {
             // A policy's value goes with the agent, whoever uses the link.
             Self::LinkOption(..) if note.policy.is_some() => None,
             Self::LinkState(link) | Self::LinkOption(link, _) => others.user_of_link(link),
+            Self::HugePages(_) => None,
             Self::Sysctl(key) => match key.split('/').collect::<Vec<_>>()[..] {
                 [.., "ip_forward" | "forwarding"] => others.network.clone(),
                 // While forwarding is on, the kernel honors router advertisements only with 2.
@@ -193,21 +217,39 @@ impl<'a> Setting<'a> {
         }
     }
 
-    fn read(&self, sysctls: &Sysctls) -> Result<String, netlink::Error> {
+    fn read(&self, roots: &KernelRoots) -> Result<String, netlink::Error> {
         match self {
-            Self::Sysctl(key) => Ok(sysctls.read(key)?.trim().to_owned()),
+            Self::Sysctl(key) => Ok(roots.sysctls().read(key)?.trim().to_owned()),
+            Self::HugePages(key) => Ok(chosen(&roots.memory().read(key)?).unwrap_or_default().to_owned()),
             Self::LinkState(name) => Ok(if Socket::open()?.link(name)?.up { "up" } else { "down" }.to_owned()),
-            Self::LinkOption(name, option) => Ok(read_link_option(name, option, sysctls)?.unwrap_or_default()),
+            Self::LinkOption(name, option) => Ok(read_link_option(name, option, &roots.sysctls())?.unwrap_or_default()),
         }
     }
 
-    fn write(&self, value: &str, sysctls: &Sysctls) -> Result<(), netlink::Error> {
+    fn write(&self, value: &str, roots: &KernelRoots) -> Result<(), netlink::Error> {
         match self {
-            Self::Sysctl(key) => sysctls.write(key, value).map(drop),
+            Self::Sysctl(key) => roots.sysctls().write(key, value).map(drop),
+            Self::HugePages(key) => roots.memory().write(key, value).map(drop),
             // A link that was up before is not noted.
             Self::LinkState(name) if value == "down" => Socket::open()?.change_link_named(name, &[LinkChange::Down]),
             Self::LinkState(_) => Ok(()),
-            Self::LinkOption(name, option) => write_link_option(name, option, value, sysctls).map(drop),
+            Self::LinkOption(name, option) => write_link_option(name, option, value, &roots.sysctls()).map(drop),
         }
+    }
+}
+
+impl Default for KernelRoots {
+    fn default() -> Self {
+        Self { sysctl: "/proc/sys".into(), host: "/".into() }
+    }
+}
+
+impl KernelRoots {
+    fn sysctls(&self) -> Sysctls {
+        Sysctls::new(&self.sysctl)
+    }
+
+    fn memory(&self) -> Sysctls {
+        Sysctls::new(&self.host.join("sys/kernel/mm"))
     }
 }

@@ -57,11 +57,13 @@ const CODE: Refusal =
 /// Keys by their whole name.
 const NAMED: &[(&str, Refusal)] = &[
     ("fs.suid_dumpable", CODE),
+    ("kernel.cad_pid", PID),
     ("kernel.core_pattern", CODE),
     ("kernel.core_pipe_limit", CODE),
     ("kernel.domainname", UTS),
     ("kernel.hostname", UTS),
     ("kernel.hotplug", CODE),
+    ("kernel.kexec_load_disabled", CODE),
     ("kernel.keys.root_maxbytes", KUBELET),
     ("kernel.keys.root_maxkeys", KUBELET),
     ("kernel.modprobe", CODE),
@@ -74,9 +76,12 @@ const NAMED: &[(&str, Refusal)] = &[
     ("kernel.sem", IPC),
     ("kernel.sem_next_id", IPC),
     ("kernel.shm_rmid_forced", IPC),
+    ("kernel.sysctl_writes_strict", CODE),
     ("net.ipv4.ip_forward", AGENT),
+    ("vm.memfd_noexec", PID),
     ("vm.nr_hugepages", HUGE_PAGES),
     ("vm.nr_hugepages_mempolicy", HUGE_PAGES),
+    ("vm.nr_overcommit_hugepages", HUGE_PAGES),
     ("vm.overcommit_memory", KUBELET),
     ("vm.panic_on_oom", KUBELET),
 ];

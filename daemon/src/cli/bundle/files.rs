@@ -14,13 +14,14 @@ use super::archive::Archive;
 use crate::settings::Settings;
 
 /// Our files in the data directory, without `installer.json` and `before/`, which quote configurations of other programs.
-const DATA: [&str; 9] = [
+const DATA: [&str; 10] = [
     vcn::ATTACHMENTS_COPY_FILE,
     vcn::NPN_COPY_FILE,
     vcn::VNICS_COPY_FILE,
     vcn::REPORTED_CONDITIONS_FILE,
     vcn::CONTROLLER_RULES_FILE,
     vcn::NODE_POLICY_FILE,
+    vcn::NODE_POLICY_PROOFS_FILE,
     vcn::LINK_JOURNAL_FILE,
     "tables.json",
     "sysctls.json",

@@ -133,7 +133,12 @@ impl Change<'_> {
     fn note(&self, step: &Step, set: &str) -> Option<PolicySetting> {
         let desired = desired(step)?;
         let cluster = self.context.document.cluster.clone();
-        let mark = PolicyMark { policy: desired.uid.clone(), cluster, requested: desired.value.clone() };
+        let mark = PolicyMark {
+            policy: desired.uid.clone(),
+            cluster,
+            requested: desired.value.clone(),
+            ..PolicyMark::default()
+        };
         let (key, before, set) = (step.item.to_string(), step.from.clone(), set.to_owned());
         Some(PolicySetting { key, before, set, mark })
     }
@@ -301,8 +306,8 @@ fn way_to_leader(SentReply { peer, segment, .. }: SentReply, mtu: u32) -> Option
 
 fn desired(step: &Step) -> Option<&DesiredValue> {
     match &step.kind {
-        StepKind::Set(desired) | StepKind::SetBack(desired) => Some(desired),
-        StepKind::Restore => None,
+        StepKind::Set(desired) | StepKind::Try(desired) | StepKind::SetBack(desired) => Some(desired),
+        StepKind::Withdraw | StepKind::Restore => None,
     }
 }
 

@@ -37,8 +37,9 @@ pub(super) fn resolve(document: &NodeDocument, choice: LinkChoice) -> Resolved {
     let mut resolved = Resolved::default();
     for (values, all) in [(choice.apply, &mut resolved.apply), (choice.report, &mut resolved.report)] {
         for value in values {
-            let uid = document.policy(value.policy).map_or(String::new(), |policy| policy.uid.clone());
-            let desired = DesiredValue { value: value.value, policy: name(value.policy), uid };
+            let Some(policy) = document.policy(value.policy) else { continue };
+            let (uid, revision) = (policy.uid.clone(), policy.revision.clone());
+            let desired = DesiredValue { value: value.value, policy: policy.name.clone(), uid, revision };
             all.insert(Item::Link { link: value.link, option: value.option }, desired);
         }
     }

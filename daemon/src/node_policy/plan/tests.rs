@@ -31,7 +31,8 @@ fn item(key: &str) -> Item {
 
 /// A note: `before`, `set`, and the value that policy `u0` names.
 fn noted(key: &str, [before, set, requested]: [&str; 3]) -> (Item, PolicySetting) {
-    let mark = PolicyMark { policy: "u0".into(), cluster: "c".into(), requested: requested.into() };
+    let mark =
+        PolicyMark { policy: "u0".into(), cluster: "c".into(), requested: requested.into(), ..PolicyMark::default() };
     let item = item(key);
     (item.clone(), PolicySetting { key: record_key(&item), before: before.into(), set: set.into(), mark })
 }
@@ -62,10 +63,13 @@ fn planned_after(
         record: &record.iter().cloned().collect(),
         observed: &kernel.iter().map(observe).collect(),
         history,
+        trials: Some(Trials { proofs: &Proofs::default(), unconfirmed: &BTreeSet::new(), trial: Trial::New }),
         now: Instant::now() + Duration::from_mins(5),
     });
     let kind = |step: &Step| match step.kind {
         StepKind::Set(_) => "set",
+        StepKind::Try(_) => "try",
+        StepKind::Withdraw => "withdraw",
         StepKind::SetBack(_) => "set back",
         StepKind::Restore => "restore",
     };
@@ -100,7 +104,7 @@ fn value_is_set_where_the_mode_is_apply_and_compared_where_it_is_report() {
     assert_eq!(
         planned(&document(&items), &kernel, &[]),
         [
-            "vm.swappiness 60 -> 10 set",
+            "vm.swappiness 60 -> 10 try",
             "net.ipv4.tcp_rmem in sync",
             "vm.min_free_kbytes in sync",
             "1 compared",
@@ -115,7 +119,7 @@ fn value_is_set_where_the_mode_is_apply_and_compared_where_it_is_report() {
 fn drift_is_a_value_that_was_set_and_no_kill_before_it_was() {
     let document = document(&[("vm.swappiness", "10", DocumentMode::Apply)]);
     let note = [noted("vm.swappiness", ["60", "10", "10"])];
-    assert_eq!(planned(&document, &[("vm.swappiness", "60")], &note), ["vm.swappiness 60 -> 10 set"]);
+    assert_eq!(planned(&document, &[("vm.swappiness", "60")], &note), ["vm.swappiness 60 -> 10 try"]);
     assert_eq!(planned(&document, &[("vm.swappiness", "40")], &note), ["vm.swappiness 40 -> 10 set back"]);
     let rounded = [noted("vm.swappiness", ["60", "12", "10"])];
     assert_eq!(planned(&document, &[("vm.swappiness", "12")], &rounded), ["vm.swappiness in sync"]);
@@ -152,11 +156,11 @@ fn kept_policy_and_other_cluster_leave_values() {
 
 #[test]
 fn zeroed_counterpart_stays_until_its_item_is_restored() {
-    let record = [noted("vm.dirty_bytes", ["0", "9000000", "9000000"]), noted("vm.dirty_ratio", ["20", "0", "0"])];
-    let kernel = [("vm.dirty_bytes", "9000000"), ("vm.dirty_ratio", "0")];
-    let required = document(&[("vm.dirty_bytes", "9000000", DocumentMode::Apply)]);
+    let record = [noted("vm.dirty_bytes", ["0", "33554432", "33554432"]), noted("vm.dirty_ratio", ["20", "0", "0"])];
+    let kernel = [("vm.dirty_bytes", "33554432"), ("vm.dirty_ratio", "0")];
+    let required = document(&[("vm.dirty_bytes", "33554432", DocumentMode::Apply)]);
     assert_eq!(planned(&required, &kernel, &record), ["vm.dirty_bytes in sync"]);
-    let restored = ["vm.dirty_bytes 9000000 -> 0 restore", "vm.dirty_ratio 0 -> 20 restore"];
+    let restored = ["vm.dirty_bytes 33554432 -> 0 restore", "vm.dirty_ratio 0 -> 20 restore"];
     assert_eq!(planned(&document(&[]), &kernel, &record), restored);
 }
 

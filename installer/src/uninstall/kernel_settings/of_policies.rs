@@ -32,8 +32,14 @@ pub struct PolicyMark {
     pub policy: String,
     /// The uid of its cluster.
     pub cluster: String,
+    /// The instance's OCID, where the Node names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
     /// The value that the policy names.
     pub requested: String,
+    /// The value before the last change, until the controller has reached the node after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
 }
 
 /// Notes settings before they are changed in this boot. The first value of a setting is the one from before us.

@@ -26,6 +26,10 @@ impl Node {
         self.directory.path().join(name)
     }
 
+    fn roots(&self) -> KernelRoots {
+        KernelRoots { sysctl: self.path("sys"), host: self.path("") }
+    }
+
     fn set(&self, value: &str) {
         fs::write(self.path("sys/net/ipv4/ip_forward"), format!("{value}\n")).unwrap();
     }
@@ -43,7 +47,7 @@ impl Node {
 
     fn restored_next_to(&self, others: &[OtherNetworks]) -> (String, Vec<String>) {
         let mut removal = Removal { applied: true, ..Removal::default() };
-        restore(&self.path("lib"), &self.path("sys"), others, &mut removal);
+        restore(&self.path("lib"), &self.roots(), others, &mut removal);
         assert!(removal.failures.is_empty(), "{removal}");
         (fs::read_to_string(self.path("sys/net/ipv4/ip_forward")).unwrap().trim().to_owned(), removal.left)
     }
@@ -122,7 +126,7 @@ fn options_of_links_that_policies_set_are_restored() {
         key: format!("link/ens3/{option}"),
         before: before.to_owned(),
         set: set.to_owned(),
-        mark: PolicyMark { policy: "web".to_owned(), cluster: String::new(), requested: set.to_owned() },
+        mark: PolicyMark { policy: "web".to_owned(), requested: set.to_owned(), ..PolicyMark::default() },
     };
     host_harness::sh(
         &netns,
@@ -154,7 +158,74 @@ fn options_of_links_that_policies_set_are_restored() {
     note_policy_settings(&node.path("lib"), &boot, &settings).unwrap();
     let mut removal = Removal { applied: true, ..Removal::default() };
     let others = [OtherNetworks::default()];
-    netns.run(|| restore(&node.path("lib"), "/proc/sys".as_ref(), &others, &mut removal)).unwrap();
+    netns.run(|| restore(&node.path("lib"), &KernelRoots::default(), &others, &mut removal)).unwrap();
     assert_eq!(read(), ["1500", "500", "90", list], "{removal}");
     assert_eq!(removal.left.len(), 2, "another program's queue length, and a ring that the device lacks: {removal}");
+}
+
+/// Settings of node policies, with the mark of one.
+fn noted(settings: &[[&str; 3]]) -> Vec<PolicySetting> {
+    let mark = PolicyMark { policy: "u".to_owned(), cluster: "c".to_owned(), ..PolicyMark::default() };
+    let setting = |[key, before, set]: &[&str; 3]| PolicySetting {
+        key: (*key).to_owned(),
+        before: (*before).to_owned(),
+        set: (*set).to_owned(),
+        mark: mark.clone(),
+    };
+    settings.iter().map(setting).collect()
+}
+
+#[test]
+fn settings_of_policies_are_restored_wherever_they_are() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    let files = [
+        ("sys/vm/dirty_bytes", "9000000"),
+        ("sys/vm/dirty_ratio", "0"),
+        ("sys/vm/swappiness", "40"),
+        ("sys/net/ipv4/tcp_rmem", "1\t2\t3"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never"),
+    ];
+    for (file, value) in files {
+        fs::create_dir_all(node.path(file).parent().unwrap()).unwrap();
+        fs::write(node.path(file), format!("{value}\n")).unwrap();
+    }
+    let settings = noted(&[
+        ["vm/dirty_bytes", "0", "9000000"],
+        ["vm/dirty_ratio", "20", "0"],
+        ["vm/swappiness", "60", "10"],
+        ["vm/max_map_count", "65530", "262144"],
+        ["net/ipv4/tcp_rmem", "4 5 6", "1 2 3"],
+        ["transparent_hugepage/enabled", "always", "madvise"],
+    ]);
+    note_policy_settings(&node.path("lib"), &boot, &settings).unwrap();
+    let left = [
+        "setting vm/max_map_count: its folder is not mounted here; a reboot restores it",
+        "setting vm/swappiness: another program changed it to 40 since",
+    ];
+    assert_eq!(node.restored().1, left);
+    let now: Vec<String> =
+        files.iter().map(|(file, _)| fs::read_to_string(node.path(file)).unwrap().trim().to_owned()).collect();
+    assert_eq!(now, ["0", "20", "40", "4 5 6", "always"]);
+}
+
+/// An agent of 0.2.0 keeps what it does not know.
+#[test]
+fn notes_of_policies_outlive_a_downgrade() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    let settings = noted(&[["vm/swappiness", "60", "10"]]);
+    note_policy_settings(&node.path("lib"), &boot, &settings).unwrap();
+    node.note(&boot, "0", "1");
+    assert_eq!(policy_settings(&node.path("lib"), &boot).unwrap(), settings);
+    let mut later = settings.clone();
+    (later[0].before, later[0].set) = ("10".to_owned(), "20".to_owned());
+    note_policy_settings(&node.path("lib"), &boot, &later).unwrap();
+    let noted = policy_settings(&node.path("lib"), &boot).unwrap();
+    assert_eq!((noted[0].before.as_str(), noted[0].set.as_str()), ("60", "20"), "the first value is the one before us");
+    forget_policy_settings(&node.path("lib"), &boot, &["vm/swappiness".to_owned(), "net/ipv4/ip_forward".to_owned()])
+        .unwrap();
+    let text = fs::read_to_string(node.path("lib").join(FILE)).unwrap();
+    assert!(text.contains("ip_forward") && !text.contains("swappiness"), "{text}");
+    note_policy_settings(&node.path("lib"), &boot, &later).unwrap();
+    let other = BootId::from_text("another");
+    assert_eq!(policy_settings(&node.path("lib"), &other).unwrap(), []);
 }

@@ -5,6 +5,8 @@ use std::fs;
 use std::ops::Deref;
 use std::os::unix::fs::chown;
 
+use installer::{PolicyMark, PolicySetting, note_policy_settings};
+use ipam::BootId;
 use sandbox::{Container, Runtime};
 
 use super::node::World;
@@ -161,6 +163,25 @@ fn each_capability_is_needed() {
     }
 }
 
+/// As if a policy had set them to what they are: they are the machine's, and must not change.
+fn note_shared_settings() {
+    let huge_pages = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
+    let swappiness = fs::read_to_string("/proc/sys/vm/swappiness").unwrap();
+    let watches = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap();
+    let settings = [
+        ("vm/swappiness", swappiness.trim()),
+        ("fs/inotify/max_user_watches", watches.trim()),
+        ("transparent_hugepage/enabled", huge_pages.split(['[', ']']).nth(1).unwrap()),
+    ];
+    let settings = settings.map(|(key, value)| PolicySetting {
+        key: key.to_owned(),
+        before: value.to_owned(),
+        set: value.to_owned(),
+        mark: PolicyMark::default(),
+    });
+    note_policy_settings("/var/lib/vcn-native".as_ref(), &BootId::current().unwrap(), &settings).unwrap();
+}
+
 #[test]
 fn each_volume_is_needed() {
     let manifest = Container::uninstaller().unwrap();
@@ -172,12 +193,17 @@ fn each_volume_is_needed() {
         if !volume.host.starts_with("/run") {
             Runtime::of(&world.node).unwrap().del(&pod, &attachment).unwrap();
         }
+        world.node.run(note_shared_settings).unwrap();
         let (code, text) = world.run(&manifest.clone().without_volume(&volume.host));
+        let is_left = |key: &str| text.contains(&format!("setting {key}: its folder is not mounted here"));
         let (files, kernel) = world.looks();
         match volume.host.to_str().unwrap() {
             // Without it only the pod's link shows that it exists.
             "/run/vcn-native" => assert!(code == 75 && !text.contains("hold addresses"), "{text}"),
             "/proc/sys/net" => assert_ne!(kernel, world.kernel, "{code}: {text}"),
+            "/proc/sys/vm" => assert!(is_left("vm/swappiness"), "{text}"),
+            "/proc/sys/fs/inotify" => assert!(is_left("fs/inotify/max_user_watches"), "{text}"),
+            "/sys/kernel/mm" => assert!(is_left("transparent_hugepage/enabled"), "{text}"),
             "/opt/cni/bin" | "/etc/cni/net.d" | "/var/lib/vcn-native" => assert_ne!(files, world.files, "{text}"),
             other => unreachable!("{other} is in the manifest, and no case shows what needs it"),
         }

@@ -67,7 +67,7 @@ fn plan_of(case: &Value) -> String {
     });
     let record = entries("record").map(|(key, note)| {
         let (before, set, policy) = (text(&note["before"]), text(&note["set"]), text(&note["policy"]));
-        let mark = PolicyMark { policy, cluster: String::new(), requested: set.clone() };
+        let mark = PolicyMark { policy, cluster: String::new(), requested: set.clone(), ..PolicyMark::default() };
         (key.parse().unwrap(), PolicySetting { key, before, set, mark })
     });
     let journal: Content =
@@ -79,7 +79,7 @@ fn plan_of(case: &Value) -> String {
     let owned =
         entries("record").filter(|(_, note)| note["owner"] == "agent").map(|(key, _)| key.parse().unwrap()).collect();
     let links = LinkHistory { journal: &journal, macs: &macs, has_leader: case["leader"] != "silent", owned: &owned };
-    show(&plan(Facts { document, resolved, record, observed, history, now }, links))
+    show(&plan(Facts { document, resolved, record, observed, history, trials: None, now }, links))
 }
 
 fn show(plan: &LinkPlan) -> String {
