@@ -98,7 +98,7 @@ fn mtu_is_raised_where_peers_have_a_smaller_one_and_undone() {
 fn mtu_that_loses_packets_to_the_leader_alone_is_restored() {
     let (node, leader) = scene(9000);
     let (agent, before) = (leader.agent(&node), shown(&node));
-    // The way to the leader takes 1500 bytes, and its own link 9000: nobody reports that.
+    // The way to the leader takes 1500 bytes, and its own link 9000: the agent does not report that.
     node.fabric_sh(
         "nft add table inet way; nft add chain inet way input '{ type filter hook input priority 0 ; }'
          nft add rule inet way input ip daddr 10.0.20.9 meta length '>' 1500 drop",

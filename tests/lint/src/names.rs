@@ -39,7 +39,8 @@ const ADVERBS: &[&str] = &[
 ];
 
 /// Names that others chose.
-const EXCEPTIONS: &[(&str, &str)] = &[("TRY_AGAIN_LATER", "an error code of the CNI specification")];
+const EXCEPTIONS: &[(&str, &str)] =
+    &[("FEATURES_WANTED", "an attribute of ethtool"), ("TRY_AGAIN_LATER", "an error code of the CNI specification")];
 
 /// Every such name, once per file.
 #[must_use]

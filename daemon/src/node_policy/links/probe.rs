@@ -15,7 +15,7 @@ const COUNT: u8 = 3;
 const INTERVAL_MS: u16 = 200;
 const TIMEOUT_MS: u16 = 1_500;
 
-/// How long a link may take until packets pass again: a driver resets its device for some options, and the switch learns anew.
+/// How long a link may take until packets pass again: a driver resets its device for some options, and the switch learns its address again.
 const SETTLE: Duration = Duration::from_secs(25);
 /// Between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -44,7 +44,7 @@ pub(super) fn passing(environment: &ProbeEnvironment, leader: Option<IpAddr>, mt
         if passes(environment, &probe) {
             return Some(probe);
         }
-        // The way has a smaller MTU than the link, which is no reason to keep the link's.
+        // The way has a smaller MTU than the link, which does not justify keeping the link's.
         let small = Probe { kind: ProbeKind::Icmp, size: 0, ..probe };
         (probe.kind == ProbeKind::PathMtu && passes(environment, &small)).then_some(small)
     })

@@ -36,7 +36,7 @@ pub(super) fn save(link: &Link, sysctl_root: &Path) -> Result<Vec<SavedLink>, ne
     saved.collect()
 }
 
-/// Undoes a change. In another boot the kernel began anew, so only values that are still the change's own are undone, on the same
+/// Undoes a change. In another boot the kernel began with its defaults, so only values that are still the change's own are undone, on the same
 /// device. Returns what failed; nothing if all is as before, or the link is another one now.
 pub(super) fn restore(change: &UnfinishedChange, is_same_boot: bool, sysctls: &Sysctls) -> Vec<String> {
     let Some((first, above)) = change.links.split_first() else { return Vec::new() };
