@@ -202,7 +202,7 @@ impl<'a> Setting<'a> {
             return Some(format!("another program changed it to {now} since"));
         }
         match self {
-            // A policy's value goes with the agent, whoever uses the link.
+            // A policy's value goes with the agent, although other programs use the link.
             Self::LinkOption(..) if note.policy.is_some() => None,
             Self::LinkState(link) | Self::LinkOption(link, _) => others.user_of_link(link),
             Self::HugePages(_) => None,

@@ -32,7 +32,7 @@ const LOST_REPLIES: usize = 2;
 /// How long a restore is tried at a time, and between attempts.
 const RESTORE: Duration = Duration::from_secs(15);
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
-/// Between looks at the last contact.
+/// Between checks of the last contact.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What a change needs.
