@@ -35,9 +35,9 @@ pub fn check(name: &str, value: &str, boot: &str, memory: u64) -> Result<(), Ref
         return if number(value.trim()) <= memory * MIN_FREE_PERCENT / 100 { Ok(()) } else { Err(ABOVE_MEMORY) };
     }
     let Some((_, percent)) = LEAST_PERCENT.iter().find(|(key, _)| *key == name) else { return Ok(()) };
-    let pairs = value.split_whitespace().zip(boot.split_whitespace());
+    let mut pairs = value.split_whitespace().zip(boot.split_whitespace());
     let is_enough = |(value, boot): (&str, &str)| number(value) >= number(boot) / 100 * percent;
-    if pairs.map(is_enough).all(|is_enough| is_enough) { Ok(()) } else { Err(BELOW_BOOT) }
+    if pairs.all(is_enough) { Ok(()) } else { Err(BELOW_BOOT) }
 }
 
 #[cfg(test)]
