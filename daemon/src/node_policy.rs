@@ -35,7 +35,7 @@ use contact::LeaderContact;
 use store::DocumentStore;
 
 pub(crate) use links::has_unfinished_change;
-pub(crate) use run::run;
+pub(crate) use run::{PolicySurroundings, run};
 
 /// What the channel, the readiness and the task of node policies share.
 #[derive(Debug)]

@@ -41,6 +41,7 @@ use crate::lifecycle::agent::Agent;
 use crate::lifecycle::directories;
 use crate::lifecycle::uninstall_on_delete;
 use crate::node_policy;
+use crate::node_policy::PolicySurroundings;
 use crate::probes;
 use crate::reconcile::Reconciler;
 use crate::reconcile::kernel_limits;
@@ -223,7 +224,7 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
         () = port::run(settings.listen, status_server.clone(), notices_of("port")) => bail!("the port's server ended"),
         () = controller_channel::run(status_server.clone(), gate.clone(), node_report_in, notices_of("channel"), layers) => bail!("the channel's server ended"),
         () = kernel_limits::run(settings.sysctl_root.clone(), signals, gate, agent.policies.named(), notices_of("limits")) => bail!("the task that raises limits ended"),
-        ended = node_policy::run(agent.clone(), notices_of("policies")) => ended.context("applying node policies").map(|()| End::Stopped)?,
+        ended = node_policy::run(policy_surroundings(&agent, notices_of("policies"))) => ended.context("applying node policies").map(|()| End::Stopped)?,
         () = scrape::run(settings.metrics_port.clone(), status_server.clone()) => bail!("the metrics' server ended"),
         () = server::serve_socket(socket, status_server) => bail!("the socket's server ended"),
     };
@@ -231,6 +232,19 @@ async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) ->
     tracing::info!(event = "agent.stopping");
     let _ = std::fs::remove_file(path);
     Ok(end)
+}
+
+fn policy_surroundings(agent: &Arc<Agent>, notices: Notices) -> PolicySurroundings {
+    let (changed, answered) = (agent.clone(), agent.clone());
+    PolicySurroundings {
+        settings: agent.settings.clone(),
+        boot: agent.boot.clone(),
+        facts: agent.facts.clone(),
+        policies: agent.policies.clone(),
+        report: Box::new(move |conditions| notices.report(conditions)),
+        count_change: Box::new(move |action, succeeded| changed.metrics.policy_changed(action, succeeded)),
+        count_items: Box::new(move |answer| answered.metrics.set_policy_items(answer)),
+    }
 }
 
 fn log_start(settings: &Settings, npn: &NpnSource) {

@@ -11,7 +11,7 @@ pub enum Form {
     ZeroOr(i64, i64),
     /// So many whole numbers, each at least the second one here and no less than the one before it, with white space between them.
     Numbers(usize, u64),
-    /// The first and the last of at least [`PORTS_LEAST`] unprivileged ports.
+    /// The first and the last of at least [`PORTS_MIN`] unprivileged ports.
     PortRange,
     /// A word, such as the name of a queueing discipline.
     Word,
@@ -22,9 +22,9 @@ pub enum Form {
 }
 
 /// A node opens connections from ports of its range: with few, it can open none.
-const PORTS_LEAST: u64 = 10_000;
+const PORTS_MIN: u64 = 10_000;
 /// The most ports that a policy reserves, for the same reason.
-const RESERVED_MOST: u64 = 16_384;
+const RESERVED_PORTS_MAX: u64 = 16_384;
 
 impl Form {
     /// Refuses a value that the kernel would refuse.
@@ -41,13 +41,15 @@ impl Form {
                 numbers(value).is_some_and(|it| it.len() == count && it.is_sorted() && it.iter().all(|it| *it >= least))
             }
             Self::PortRange => numbers(value).is_some_and(|it| match it[..] {
-                [first, last] => first >= 1024 && last <= u16::MAX.into() && last >= first + PORTS_LEAST,
+                [first, last] => first >= 1024 && last <= u16::MAX.into() && last >= first + PORTS_MIN,
                 _ => false,
             }),
             Self::Word => {
                 !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
             }
-            Self::Ports => value.split(',').map(ports).sum::<Option<u64>>().is_some_and(|count| count <= RESERVED_MOST),
+            Self::Ports => {
+                value.split(',').map(ports).sum::<Option<u64>>().is_some_and(|count| count <= RESERVED_PORTS_MAX)
+            }
             Self::Any => !value.trim().is_empty(),
         };
         match is_valid {
@@ -85,7 +87,7 @@ fn numbers(value: &str) -> Option<Vec<u64>> {
     value.split_whitespace().map(|number| number.parse().ok()).collect()
 }
 
-/// How many ports a part of a list names; `None` if it is no such part.
+/// How many ports a part of a list names; `None` if it is anything else.
 fn ports(part: &str) -> Option<u64> {
     let port = |text: &str| text.parse::<u16>().ok().map(u64::from);
     let (first, last) = part.split_once('-').unwrap_or((part, part));

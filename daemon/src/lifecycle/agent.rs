@@ -36,7 +36,7 @@ pub struct Agent {
     /// Notified when links come, go or change.
     pub links_changed: Notify,
     /// Settings from NodePolicies.
-    pub policies: NodePolicies,
+    pub policies: Arc<NodePolicies>,
     /// Notified when an object of the API server, or the file of the NativePodNetwork, changes.
     pub npn_changed: Arc<Notify>,
 }
@@ -50,7 +50,7 @@ impl Agent {
         let (metrics, follow_ups, recent, deleted, plugin_ran, links_changed, npn_changed) = Default::default();
         let boot = BootId::current()?;
         Ok(Self {
-            policies: NodePolicies::new(&settings.data_dir, &boot),
+            policies: Arc::new(NodePolicies::new(&settings.data_dir, &boot)),
             settings,
             boot,
             started: Instant::now(),

@@ -75,6 +75,16 @@ pub(super) struct AppliedChange {
 
 type Record = BTreeMap<Item, PolicySetting>;
 
+/// What a comparison knows and finds.
+struct Pass<'a> {
+    document: &'a NodeDocument,
+    resolved: Resolved,
+    record: Record,
+    proofs: Proofs,
+    now: Instant,
+    outcome: Outcome,
+}
+
 impl Applier {
     pub(super) fn new(settings: Arc<Settings>, boot: BootId) -> Self {
         let kernel = KernelSettings::new(&settings.sysctl_root, &settings.host_root);
@@ -88,41 +98,40 @@ impl Applier {
         let Moment { is_new, contact, now } = moment;
         let mut outcome = Outcome::default();
         let mut resolved = resolve(document, &self.added);
-        let mut record = self.record(&mut outcome);
+        let record = self.record(&mut outcome);
         let items = resolved.apply.keys().chain(resolved.report.keys()).chain(record.keys());
         let observed: BTreeMap<Item, Observed> = items.map(|item| (item.clone(), self.kernel.read(item))).collect();
         refuse_harmful(&mut resolved, &record, &observed);
         self.history.retain(|item| resolved.apply.contains_key(item) || record.contains_key(item));
         let mut proofs = self.proofs.of(document);
         proofs.retain(|item| resolved.apply.contains_key(item));
-        self.judge_trials(&resolved, &mut record, &mut proofs, moment, &mut outcome);
+        let mut pass = Pass { document, resolved, record, proofs, now, outcome };
+        self.judge_trials(&mut pass, contact);
         let is_open = |(item, setting): &(&Item, &PolicySetting)| {
             setting.mark.previous.is_some() && !self.trials.contains_key(*item)
         };
-        let unconfirmed = record.iter().filter(is_open).map(|(item, _)| item.clone()).collect();
+        let unconfirmed = pass.record.iter().filter(is_open).map(|(item, _)| item.clone()).collect();
         let has_leader = contact.is_some_and(|at| now.saturating_duration_since(at) < LEADER_RECENT);
-        let trial = if is_new {
-            Trial::New
-        } else if has_leader {
-            Trial::Repeated
-        } else {
-            Trial::None
+        let trial = match is_new {
+            true => Trial::New,
+            false if has_leader => Trial::Repeated,
+            false => Trial::None,
         };
         let planned = plan(Facts {
             document,
-            resolved: &resolved,
-            record: &record,
+            resolved: &pass.resolved,
+            record: &pass.record,
             observed: &observed,
             history: &self.history,
-            trials: Some(Trials { proofs: &proofs, unconfirmed: &unconfirmed, trial }),
+            trials: Some(Trials { proofs: &pass.proofs, unconfirmed: &unconfirmed, trial }),
             now,
         });
-        self.carry_out(document, planned, &resolved, &record, &mut proofs, now, &mut outcome);
-        if let Err(error) = self.proofs.write(&proofs) {
-            outcome.record_error = Some(error);
+        self.carry_out(&mut pass, planned);
+        if let Err(error) = self.proofs.write(&pass.proofs) {
+            pass.outcome.record_error = Some(error);
         }
-        outcome.on_trial = self.trials.values().map(|(desired, _)| desired.policy.clone()).collect();
-        outcome
+        pass.outcome.on_trial = self.trials.values().map(|(desired, _)| desired.policy.clone()).collect();
+        pass.outcome
     }
 
     /// What policies changed in this boot, but for links.
@@ -135,20 +144,14 @@ impl Applier {
     }
 
     /// Ends trials: a request of the leader confirms a value, and without any its time runs out.
-    fn judge_trials(
-        &mut self,
-        resolved: &Resolved,
-        record: &mut Record,
-        proofs: &mut Proofs,
-        moment: Moment,
-        outcome: &mut Outcome,
-    ) {
+    fn judge_trials(&mut self, pass: &mut Pass<'_>, contact: Option<Instant>) {
+        let Pass { resolved, record, proofs, now, outcome, .. } = pass;
         let mut confirmed = Vec::new();
         self.trials.retain(|item, (desired, since)| {
             if resolved.apply.get(item).is_none_or(|now| now.value != desired.value) {
                 return false;
             }
-            if moment.contact.is_some_and(|at| at >= *since + CONFIRM_AFTER) {
+            if contact.is_some_and(|at| at >= *since + CONFIRM_AFTER) {
                 proofs.note_proven(item, desired);
                 if let Some(setting) = record.get_mut(item) {
                     setting.mark.previous = None;
@@ -156,68 +159,55 @@ impl Applier {
                 }
                 return false;
             }
-            moment.now < *since + CONFIRM_WITHIN
+            *now < *since + CONFIRM_WITHIN
         });
         if let Err(error) = note_policy_settings(&self.settings.data_dir, &self.boot, &confirmed) {
             outcome.record_error = Some(chain(&error));
         }
     }
 
-    fn carry_out(
-        &mut self,
-        document: &NodeDocument,
-        planned: Plan,
-        resolved: &Resolved,
-        record: &Record,
-        proofs: &mut Proofs,
-        now: Instant,
-        outcome: &mut Outcome,
-    ) {
-        let notes = self.notes(document, &planned, resolved, record);
-        outcome.reports = planned.reports;
-        outcome.in_sync = planned.compared + u32::try_from(planned.in_sync.len()).unwrap_or(u32::MAX);
-        for (item, desired) in planned.in_sync {
+    fn carry_out(&mut self, pass: &mut Pass<'_>, planned: Plan) {
+        let notes = self.notes(pass, &planned);
+        let Plan { steps, in_sync, compared, stopped, forget, reports } = planned;
+        pass.outcome.reports = reports;
+        pass.outcome.in_sync = compared + u32::try_from(in_sync.len()).unwrap_or(u32::MAX);
+        for (item, desired) in in_sync {
             self.history.note_in_sync(&item, &desired.value);
             if !self.trials.contains_key(&item) {
-                proofs.note_proven(&item, &desired);
+                pass.proofs.note_proven(&item, &desired);
             }
         }
-        for (item, value) in planned.stopped {
-            self.history.note_stop(&item, &value, now);
+        for (item, value) in stopped {
+            self.history.note_stop(&item, &value, pass.now);
         }
-        for reverted in outcome.reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
-            let writer = reverted.item.parse().map(|item| likely_writer(&item, resolved, &self.settings.host_root));
+        for reverted in pass.outcome.reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
+            let host = &self.settings.host_root;
+            let writer = reverted.item.parse().map(|item| likely_writer(&item, &pass.resolved, host));
             reverted.message = format!("likely writer: {}; {}", writer.unwrap_or_default(), reverted.message);
         }
-        for step in &planned.steps {
+        for step in &steps {
             if let StepKind::Try(desired) = &step.kind {
-                proofs.note_attempt(&step.item, desired);
+                pass.proofs.note_attempt(&step.item, desired);
             }
         }
         let noted = note_policy_settings(&self.settings.data_dir, &self.boot, &notes).map_err(|error| chain(&error));
-        match noted.and_then(|()| self.proofs.write(proofs)) {
-            Ok(()) => self.set(document, &planned.steps, record, proofs, now, outcome),
+        match noted.and_then(|()| self.proofs.write(&pass.proofs)) {
+            Ok(()) => self.set(pass, &steps),
             Err(error) => {
-                let failed =
-                    planned.steps.iter().filter_map(|step| steps::failed(step, &format!("not noted: {error}")));
-                outcome.reports.extend(failed);
-                outcome.record_error = Some(error);
+                let failed = steps.iter().filter_map(|step| steps::failed(step, &format!("not noted: {error}")));
+                pass.outcome.reports.extend(failed);
+                pass.outcome.record_error = Some(error);
             }
         }
-        self.withdraw(&planned.steps, record, now, outcome);
-        let restored = self.restore(&planned.steps, now, outcome);
-        self.forget(planned.forget.into_iter().chain(restored), outcome);
+        self.withdraw(pass, &steps);
+        let restored = self.restore(pass, &steps);
+        self.forget(forget.into_iter().chain(restored), &mut pass.outcome);
     }
 
     /// What is to be noted before anything changes: values that will be set, their counterparts, and values that belong to
     /// another policy now.
-    fn notes(
-        &self,
-        document: &NodeDocument,
-        planned: &Plan,
-        resolved: &Resolved,
-        record: &Record,
-    ) -> Vec<PolicySetting> {
+    fn notes(&self, pass: &Pass<'_>, planned: &Plan) -> Vec<PolicySetting> {
+        let Pass { document, resolved, record, .. } = pass;
         let mut notes = Vec::new();
         for Step { item, from, to, kind } in &planned.steps {
             let open = record.get(item).and_then(|noted| noted.mark.previous.clone());

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use backoff::Backoff;
+use backoff::{Backoff, chance};
 use tunables::Item;
 
 /// A value is set back at most so often; comparisons come a little apart.
@@ -18,8 +18,18 @@ pub(super) const STOP: Duration = Duration::from_hours(1);
 const REFUSED: Backoff = Backoff { first: Duration::from_mins(2), cap: Duration::from_hours(1) };
 
 /// All items of a document.
-#[derive(Debug, Default)]
-pub(super) struct History(BTreeMap<Item, ItemHistory>);
+#[derive(Debug)]
+pub(super) struct History {
+    items: BTreeMap<Item, ItemHistory>,
+    /// For the jitter of a backoff.
+    chance: fn() -> f64,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { items: BTreeMap::new(), chance }
+    }
+}
 
 /// One item.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +63,7 @@ pub(super) enum Attempt {
 impl History {
     /// What to do about an item with another value. `is_drift` says that the kernel had the value earlier in this boot.
     pub(super) fn attempt(&self, item: &Item, value: &str, is_drift: bool, now: Instant) -> Attempt {
-        let Some(history) = self.0.get(item).filter(|history| history.value == value) else {
+        let Some(history) = self.items.get(item).filter(|history| history.value == value) else {
             return if is_drift { Attempt::SetBack } else { Attempt::Set };
         };
         let left =
@@ -100,25 +110,26 @@ impl History {
     }
 
     /// The kernel refused the value.
-    pub(super) fn note_refused(&mut self, item: &Item, value: &str, error: &str, now: Instant, chance: f64) {
+    pub(super) fn note_refused(&mut self, item: &Item, value: &str, error: &str, now: Instant) {
+        let chance = (self.chance)();
         let history = self.of(item, value);
         history.failures += 1;
         history.retry_at = Some(now + REFUSED.delay(history.failures, chance));
         error.clone_into(&mut history.error);
     }
 
-    /// The value was withdrawn: setting it again is no answer to another program.
+    /// The value was withdrawn: another program did not set it back.
     pub(super) fn forget(&mut self, item: &Item) {
-        self.0.remove(item);
+        self.items.remove(item);
     }
 
     /// Forgets items that are neither set nor restored any more.
     pub(super) fn retain(&mut self, is_known: impl Fn(&Item) -> bool) {
-        self.0.retain(|item, _| is_known(item));
+        self.items.retain(|item, _| is_known(item));
     }
 
     fn of(&mut self, item: &Item, value: &str) -> &mut ItemHistory {
-        let history = self.0.entry(item.clone()).or_default();
+        let history = self.items.entry(item.clone()).or_default();
         if history.value != value {
             *history = ItemHistory { value: value.to_owned(), ..ItemHistory::default() };
         }
@@ -161,10 +172,11 @@ mod tests {
 
     #[test]
     fn refused_value_is_retried_with_a_backoff_until_another_is_named() {
-        let (mut history, item, now) = (History::default(), Item::HugePages, Instant::now());
+        let (mut history, item, now) =
+            (History { chance: || 1.0, ..History::default() }, Item::HugePages, Instant::now());
         for (failures, minutes) in [(1, 2), (2, 4), (3, 8), (9, 60)] {
-            while history.0.get(&item).is_none_or(|it| it.failures < failures) {
-                history.note_refused(&item, "1", "EINVAL", now, 1.0);
+            while history.items.get(&item).is_none_or(|it| it.failures < failures) {
+                history.note_refused(&item, "1", "EINVAL", now);
             }
             let expected = Attempt::Backoff("EINVAL".to_owned(), Duration::from_mins(minutes));
             assert_eq!(history.attempt(&item, "1", false, now), expected);

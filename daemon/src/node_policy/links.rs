@@ -36,7 +36,6 @@ use super::writers::likely_writer;
 use crate::facts::node_facts::NodeFacts;
 use crate::probes::ProbeEnvironment;
 use crate::settings::Settings;
-use crate::sources::backoff::chance;
 use apply::{Change, Ended, parts};
 use journal::{Journal, Verdict, identity};
 use observed::ObservedLink;
@@ -307,7 +306,7 @@ impl LinkApplier {
                 Err(error) => {
                     let error = chain(&error);
                     tracing::warn!(event = "policy.link_not_restored", item = %step.item, error);
-                    self.history.note_refused(&step.item, &step.to, &error, now, chance());
+                    self.history.note_refused(&step.item, &step.to, &error, now);
                 }
             }
         }
@@ -326,7 +325,7 @@ impl LinkApplier {
             self.history.note_in_sync(&step.item, &step.to);
         }
         for (step, error) in ended.refused {
-            self.history.note_refused(&step.item, &step.to, &error, now, chance());
+            self.history.note_refused(&step.item, &step.to, &error, now);
             if let StepKind::Set(desired) | StepKind::SetBack(desired) = &step.kind {
                 outcome.reports.push(report(&step.item, desired, &step.from, ItemState::Failed, error));
             }

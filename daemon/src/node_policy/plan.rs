@@ -164,12 +164,11 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
     }
 }
 
+/// The kind of a step that may be made now, or why none may be.
+type Permission = Result<fn(DesiredValue) -> StepKind, (ItemState, &'static str)>;
+
 /// How a value may be set now, or why not.
-fn permission(
-    facts: Facts<'_>,
-    item: &Item,
-    desired: &DesiredValue,
-) -> Result<fn(DesiredValue) -> StepKind, (ItemState, &'static str)> {
+fn permission(facts: Facts<'_>, item: &Item, desired: &DesiredValue) -> Permission {
     let Some(Trials { proofs, trial, .. }) = facts.trials else { return Ok(StepKind::Set) };
     match (proofs.evidence(item, desired), trial) {
         (Evidence::Proven, _) => Ok(StepKind::Set),

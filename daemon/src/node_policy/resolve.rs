@@ -27,16 +27,26 @@ pub(super) struct DesiredValue {
     pub(super) revision: String,
 }
 
+/// An entry of a document.
+struct Candidate<'a> {
+    item: Item,
+    value: &'a str,
+    /// The index of the policy.
+    policy: usize,
+    refusal: Option<Refusal>,
+}
+
 /// Checks each item again: the controller does so, too, and is not trusted with what would stop a node.
 pub(super) fn resolve(document: &NodeDocument, added: &BTreeSet<String>) -> Resolved {
     let mut resolved = Resolved::default();
     for desired in &document.sysctls {
         let item = Item::Sysctl(desired.key.clone());
         let refusal = keys::check(&desired.key, &desired.value, added).err();
-        resolved.add(document, item, desired.value.trim(), desired.policy, refusal);
+        resolved.add(document, Candidate { item, value: desired.value.trim(), policy: desired.policy, refusal });
     }
     for desired in &document.huge_pages {
-        resolved.add(document, Item::HugePages, desired.enabled.as_str(), desired.policy, None);
+        let (item, value) = (Item::HugePages, desired.enabled.as_str());
+        resolved.add(document, Candidate { item, value, policy: desired.policy, refusal: None });
     }
     resolved
 }
@@ -66,7 +76,8 @@ impl Resolved {
         }
     }
 
-    fn add(&mut self, document: &NodeDocument, item: Item, value: &str, policy: usize, refusal: Option<Refusal>) {
+    fn add(&mut self, document: &NodeDocument, candidate: Candidate<'_>) {
+        let Candidate { item, value, policy, refusal } = candidate;
         let Some(policy) = document.policy(policy) else { return };
         let desired = DesiredValue {
             value: value.to_owned(),

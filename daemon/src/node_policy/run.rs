@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ipam::BootId;
 use resident::logging::chain;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
-use tunables::NodeDocument;
+use tunables::{NodeAnswer, NodeDocument};
 
 use super::answer::answer;
 use super::apply::{Applier, Moment, Outcome};
@@ -18,8 +19,8 @@ use super::links::{LinkApplier, LinkContext, LinkOutcome, Occasion, StopFlag};
 use super::store::StoredDocument;
 use super::{Answered, Held, NodePolicies};
 use crate::facts::condition::{Condition, Reason};
-use crate::lifecycle::agent::Agent;
-use crate::report::notices::Notices;
+use crate::facts::node_facts::NodeFacts;
+use crate::settings::Settings;
 use crate::sources::poller::PUBLISHED;
 
 /// Between comparisons.
@@ -34,19 +35,33 @@ const LINK_EVENTS: Duration = Duration::from_secs(1);
 /// The agent becomes ready after this time, even if the stored document is not applied yet.
 const START_MAX: Duration = Duration::from_secs(15);
 
+/// What the task reads, and where it reports.
+pub(crate) struct PolicySurroundings {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) boot: BootId,
+    pub(crate) facts: watch::Receiver<NodeFacts>,
+    pub(crate) policies: Arc<NodePolicies>,
+    /// Gets what is wrong with the files, or nothing.
+    pub(crate) report: Box<dyn Fn(Vec<Condition>)>,
+    /// Gets each change: what was done, and whether it succeeded.
+    pub(crate) count_change: Box<dyn Fn(&'static str, bool)>,
+    /// Gets each answer.
+    pub(crate) count_items: Box<dyn Fn(&NodeAnswer)>,
+}
+
 /// Applies policies until the agent ends.
 ///
 /// # Errors
 /// If a comparison panicked: the agent must be restarted.
-pub(crate) async fn run(agent: Arc<Agent>, notices: Notices) -> Result<(), JoinError> {
-    let mut task = Task::new(agent, notices);
+pub(crate) async fn run(surroundings: PolicySurroundings) -> Result<(), JoinError> {
+    let mut task = Task::new(surroundings);
     match timeout(START_MAX, task.start()).await {
         Ok(started) => started?,
         Err(_) => {
             tracing::warn!(event = "policy.start_slow", "the agent is ready before the stored document is applied")
         }
     }
-    task.agent.policies.is_started.store(true, Ordering::Relaxed);
+    task.surroundings.policies.is_started.store(true, Ordering::Relaxed);
     loop {
         task.compare(Occasion::Running).await?;
         task.wait().await?;
@@ -54,8 +69,7 @@ pub(crate) async fn run(agent: Arc<Agent>, notices: Notices) -> Result<(), JoinE
 }
 
 struct Task {
-    agent: Arc<Agent>,
-    notices: Notices,
+    surroundings: PolicySurroundings,
     held: watch::Receiver<Held>,
     /// Locked by one thread at a time: the mutexes only let these work on other threads.
     applier: Arc<Mutex<Applier>>,
@@ -98,17 +112,16 @@ impl Drop for LinkThread {
 }
 
 impl Task {
-    fn new(agent: Arc<Agent>, notices: Notices) -> Self {
-        let (settings, boot) = (agent.settings.clone(), agent.boot.clone());
+    fn new(surroundings: PolicySurroundings) -> Self {
+        let (settings, boot) = (surroundings.settings.clone(), surroundings.boot.clone());
         Self {
-            held: agent.policies.held.subscribe(),
+            held: surroundings.policies.held.subscribe(),
             applier: Arc::new(Mutex::new(Applier::new(settings.clone(), boot.clone()))),
             link_applier: Arc::new(Mutex::new(LinkApplier::new(settings, boot))),
             compared: None,
             is_full: true,
             links: LinkThread::default(),
-            agent,
-            notices,
+            surroundings,
         }
     }
 
@@ -117,7 +130,7 @@ impl Task {
         // First: it may be what keeps the metadata service from answering.
         let links = self.link_applier.clone();
         spawn_blocking(move || lock(&links).recover()).await?;
-        let mut facts = self.agent.facts.clone();
+        let mut facts = self.surroundings.facts.clone();
         let _ = timeout(PUBLISHED, facts.changed()).await;
         self.compare(Occasion::Start).await?;
         if self.links.running.is_some() {
@@ -137,14 +150,14 @@ impl Task {
             Some(document) => {
                 let applier = self.applier.clone();
                 let is_known = self.compared.as_ref().is_some_and(|known| known.held.number == held.number);
-                let contact = self.agent.policies.contact.last().map(|reply| reply.accepted);
+                let contact = self.surroundings.policies.contact.last().map(|reply| reply.accepted);
                 let is_new = held.is_received && !is_known;
                 let compared = spawn_blocking(move || {
                     lock(&applier).compare(&document, Moment { is_new, contact, now: Instant::now() })
                 });
                 let outcome = compared.await?;
                 for change in &outcome.changes {
-                    self.agent.metrics.policy_changed(change.action, change.succeeded);
+                    (self.surroundings.count_change)(change.action, change.succeeded);
                 }
                 let error = outcome.record_error.clone();
                 self.compared = Some(Compared { held, outcome });
@@ -156,21 +169,22 @@ impl Task {
         };
         let failed = |file: &str, error: String| Condition::degraded(Reason::StateFailed, error).about(file);
         let store_error = store_error.map(|error| failed(vcn::NODE_POLICY_FILE, error));
-        self.notices.report(store_error.into_iter().chain(record_error.map(|error| failed("sysctls.json", error))));
+        let record_error = record_error.map(|error| failed("sysctls.json", error));
+        (self.surroundings.report)(store_error.into_iter().chain(record_error).collect());
         Ok(())
     }
 
     /// Takes the document of an earlier agent, if it is of this machine. Returns why it cannot be read.
     async fn load(&self) -> Result<Option<String>, JoinError> {
-        let policies = &self.agent.policies;
+        let policies = &self.surroundings.policies;
         let reader = policies.store.lock().await.clone();
         let stored = match spawn_blocking(move || reader.read()).await? {
             Err(error) => return Ok(Some(chain(&error))),
             Ok(None) => return Ok(None),
             Ok(Some(stored)) => stored,
         };
-        let instance = self.agent.facts.borrow().instance.value.as_ref().map(|instance| instance.id.to_string());
-        if !stored.is_of(instance.as_deref(), &self.agent.boot) {
+        let instance = self.surroundings.facts.borrow().instance.value.as_ref().map(|instance| instance.id.to_string());
+        if !stored.is_of(instance.as_deref(), &self.surroundings.boot) {
             tracing::debug!(event = "policy.void", "the stored document is of another machine");
             return Ok(None);
         }
@@ -194,9 +208,9 @@ impl Task {
         }
         let context = LinkContext {
             document: document.clone(),
-            facts: self.agent.facts.borrow().clone(),
+            facts: self.surroundings.facts.borrow().clone(),
             occasion,
-            contact: self.agent.policies.contact.clone(),
+            contact: self.surroundings.policies.contact.clone(),
             stop: self.links.stop.clone(),
         };
         if self.links.number != *number {
@@ -225,7 +239,7 @@ impl Task {
             tokio::select! {
                 _ = self.held.changed() => return Ok(()),
                 () = tokio::time::sleep_until(next) => return Ok(()),
-                () = self.agent.policies.wake.notified() => {
+                () = self.surroundings.policies.wake.notified() => {
                     sleep(LINK_EVENTS).await;
                     self.is_full = true;
                     return Ok(());
@@ -245,9 +259,9 @@ impl Task {
         };
         // An outcome for an earlier document says nothing about this one.
         let links = self.links.outcome.as_ref().filter(|_| self.links.number == *number);
-        let policies: &NodePolicies = &self.agent.policies;
+        let policies: &NodePolicies = &self.surroundings.policies;
         let answer = answer(document, outcome, links);
-        self.agent.metrics.set_policy_items(&answer);
+        (self.surroundings.count_items)(&answer);
         policies.answered.send_replace(Answered { number: *number, answer });
         policies.named.send_if_modified(|named| {
             let keys = named_keys(document);

@@ -9,7 +9,6 @@ use crate::facts::condition::{Condition, Reason};
 use crate::facts::node_facts::NodeFacts;
 use crate::facts::reconcile_report::ReconcileReport;
 use crate::facts::source::Source;
-use crate::node_policy::NodePolicies;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -75,8 +74,8 @@ impl Readiness {
     }
 
     /// The same, but not ready before the settings of an earlier agent hold.
-    pub(crate) fn after(mut self, policies: &NodePolicies) -> Self {
-        if !policies.is_started() {
+    pub(crate) fn after_policies(mut self, are_compared: bool) -> Self {
+        if !are_compared {
             self.ready = false;
             let message = "the settings of node policies are not compared yet";
             self.conditions.push(Condition::blocking(Reason::Starting, message));

@@ -39,7 +39,8 @@ impl Handler for StatusServer {
         match (path, caller) {
             ("/healthz", _) => self.health(Instant::now()),
             ("/readyz", _) => {
-                let readiness = Readiness::of(self.agent.report().as_deref()).after(&self.agent.policies);
+                let readiness =
+                    Readiness::of(self.agent.report().as_deref()).after_policies(self.agent.policies.is_started());
                 Answer::json(if readiness.ready { 200 } else { 503 }, &readiness)
             }
             ("/metrics", _) => {

@@ -42,14 +42,14 @@ fn settings_of_the_whole_node_are_reported_applied_kept_and_undone() {
     let first = agent(&leader, &FOLDERS, &[]);
     let before = values();
     let [maps, _, ratio, watches] = before.clone();
-    let wanted = [
+    let requested = [
         ("vm.max_map_count", "262144"),
         ("vm.dirty_bytes", "33554432"),
         ("fs.inotify.max_user_watches", "99999"),
         ("fs.file-max", "999999"),
         ("net.core.no_such_key", "1"),
     ];
-    let answer = leader.send(&first, &document("a", "report", &wanted));
+    let answer = leader.send(&first, &document("a", "report", &requested));
     assert_eq!(
         items(&answer),
         [
@@ -62,7 +62,7 @@ fn settings_of_the_whole_node_are_reported_applied_kept_and_undone() {
     );
     assert_eq!(values(), before);
 
-    let answer = leader.send(&first, &document("b", "apply", &wanted));
+    let answer = leader.send(&first, &document("b", "apply", &requested));
     assert_eq!((items(&answer).len(), answer.in_sync), (2, 3), "{answer:?}");
     let applied = ["262144", "33554432", "0", "99999"];
     assert_eq!(values(), applied);
@@ -79,7 +79,7 @@ fn settings_of_the_whole_node_are_reported_applied_kept_and_undone() {
     assert_eq!((values(), ratio.as_str()), (before.clone(), before[2].as_str()));
 
     // Without its mounts, the agent cannot restore; the uninstaller has its own.
-    leader.send(&second, &document("d", "apply", &wanted));
+    leader.send(&second, &document("d", "apply", &requested));
     second.stop();
     assert_eq!(values(), applied);
     let uninstaller = node.placed(Container::uninstaller().unwrap());
@@ -98,12 +98,12 @@ fn own_mount_and_key_work_and_a_rounded_value_is_in_sync() {
     let agent = agent(&leader, &["/proc/sys/fs"], &more);
     let read = |key: &str| fs::read_to_string(format!("/proc/sys/fs/{key}")).unwrap().trim().to_owned();
     let before = (read("pipe-max-size"), read("pipe-user-pages-soft"));
-    let wanted = [("fs.pipe-max-size", "1500000"), ("fs.pipe-user-pages-soft", "20000")];
-    let answer = leader.send(&agent, &document("a", "apply", &wanted));
+    let requested = [("fs.pipe-max-size", "1500000"), ("fs.pipe-user-pages-soft", "20000")];
+    let answer = leader.send(&agent, &document("a", "apply", &requested));
     assert_eq!((items(&answer), answer.in_sync), (Vec::new(), 2));
     assert_eq!((read("pipe-max-size").as_str(), read("pipe-user-pages-soft").as_str()), ("2097152", "20000"));
-    let answer = leader.send(&agent, &document("b", "apply", &wanted));
-    assert_eq!((answer.in_sync, agent.events("policy.set").len()), (2, 2), "the kernel rounds it, which is no drift");
+    let answer = leader.send(&agent, &document("b", "apply", &requested));
+    assert_eq!((answer.in_sync, agent.events("policy.set").len()), (2, 2), "a rounded value has not drifted");
     leader.send(&agent, &document("c", "", &[]));
     assert_eq!((read("pipe-max-size"), read("pipe-user-pages-soft")), before);
 }

@@ -178,7 +178,7 @@ fn values_outlive_the_agent_and_are_there_when_the_next_is_ready() {
     assert_eq!(node.sysctl(BACKLOG), "16384");
     drop(agent);
     assert_eq!(node.sysctl(BACKLOG), "16384");
-    // A damaged file is no empty document.
+    // A damaged file does not count as an empty document.
     fs::write(node.path("lib").join(vcn::NODE_POLICY_FILE), "{\"version\": 1, \"docu").unwrap();
     let agent = leader.agent();
     node.wait_conditions(&agent, &["StateFailed"]);

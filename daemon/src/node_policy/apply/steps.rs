@@ -1,17 +1,13 @@
 //! Single steps: set and read back, withdraw, restore, forget.
 
-use std::time::Instant;
-
 use installer::{PolicySetting, forget_policy_settings, note_policy_settings};
 use resident::logging::chain;
 use tunables::value::is_same;
-use tunables::{Item, ItemReport, ItemState, NodeDocument};
+use tunables::{Item, ItemReport, ItemState};
 
-use super::{AppliedChange, Applier, Outcome, Record, counterpart, mark};
+use super::{AppliedChange, Applier, Outcome, Pass, counterpart, mark};
 use crate::node_policy::plan::{Step, StepKind, not_granted, report};
-use crate::node_policy::proofs::Proofs;
 use crate::node_policy::sysctls::{Observed, WriteError, record_key};
-use crate::sources::backoff::chance;
 
 /// What became of a write.
 enum Written {
@@ -23,15 +19,9 @@ enum Written {
 
 impl Applier {
     /// Sets values, and reads them back.
-    pub(super) fn set(
-        &mut self,
-        document: &NodeDocument,
-        steps: &[Step],
-        record: &Record,
-        proofs: &mut Proofs,
-        now: Instant,
-        outcome: &mut Outcome,
-    ) {
+    pub(super) fn set(&mut self, pass: &mut Pass<'_>, steps: &[Step]) {
+        let Pass { document, record, proofs, now, outcome, .. } = pass;
+        let now = *now;
         let mut rounded = Vec::new();
         for step in steps {
             let (desired, action) = match &step.kind {
@@ -62,7 +52,7 @@ impl Applier {
             outcome.changes.push(AppliedChange { action, succeeded: error.is_none() });
             if let Some(error) = error {
                 tracing::warn!(event = "policy.not_set", %item, from, to, policy = desired.policy, error);
-                self.history.note_refused(item, to, &error, now, chance());
+                self.history.note_refused(item, to, &error, now);
                 proofs.take_back_attempt(item);
                 outcome.reports.extend(failed(step, &error));
                 continue;
@@ -99,7 +89,8 @@ impl Applier {
 
     /// Brings the value before back that was not confirmed. Of an amount in bytes and in percent the kernel refuses 0: then the
     /// counterpart's value comes back.
-    pub(super) fn withdraw(&mut self, steps: &[Step], record: &Record, now: Instant, outcome: &mut Outcome) {
+    pub(super) fn withdraw(&mut self, pass: &mut Pass<'_>, steps: &[Step]) {
+        let Pass { record, now, outcome, .. } = pass;
         let (mut kept, mut forget) = (Vec::new(), Vec::new());
         for step in steps.iter().filter(|step| step.kind == StepKind::Withdraw) {
             let Step { item, from, to, .. } = step;
@@ -113,7 +104,7 @@ impl Applier {
             outcome.changes.push(AppliedChange { action: "withdraw", succeeded });
             if !succeeded {
                 tracing::warn!(event = "policy.not_withdrawn", %item, from, to, error = ?written.err());
-                self.history.note_refused(item, to, "not withdrawn", now, chance());
+                self.history.note_refused(item, to, "not withdrawn", *now);
                 continue;
             }
             tracing::warn!(event = "policy.withdrawn", %item, from, to, "no request of the leader came after it was set");
@@ -134,7 +125,8 @@ impl Applier {
 
     /// Restores earlier values; returns the items that have them. Of an amount in bytes and in percent the kernel refuses 0, and
     /// sets it when the other one is set, which therefore comes first.
-    pub(super) fn restore(&mut self, steps: &[Step], now: Instant, outcome: &mut Outcome) -> Vec<Item> {
+    pub(super) fn restore(&mut self, pass: &mut Pass<'_>, steps: &[Step]) -> Vec<Item> {
+        let Pass { now, outcome, .. } = pass;
         let mut steps: Vec<&Step> = steps.iter().filter(|step| step.kind == StepKind::Restore).collect();
         steps.sort_by_key(|step| step.to == "0");
         let mut restored = Vec::new();
@@ -153,7 +145,7 @@ impl Applier {
                 Ok(()) => "the kernel has another value".to_owned(),
             };
             tracing::warn!(event = "policy.not_restored", %item, from, to, error);
-            self.history.note_refused(item, to, &error, now, chance());
+            self.history.note_refused(item, to, &error, *now);
         }
         restored
     }

@@ -173,6 +173,6 @@ fn item_that_is_left_alone_or_refused_says_so() {
     let kernel = [("vm.swappiness", "60")];
     assert_eq!(planned_after(&document, &kernel, &[], &history), ["vm.swappiness p0 Reverted"]);
     let mut history = History::default();
-    history.note_refused(&item("vm.swappiness"), "10", "EINVAL", now, 1.0);
+    history.note_refused(&item("vm.swappiness"), "10", "EINVAL", now);
     assert_eq!(planned_after(&document, &kernel, &[], &history), ["vm.swappiness p0 Failed"]);
 }
