@@ -156,7 +156,7 @@ fn uninstall_offers_only_options_that_it_honors() {
     assert_eq!(code, 0);
     let offered: Vec<&str> =
         help.split_whitespace().filter_map(|word| word.strip_prefix("--")).filter(|word| !word.is_empty()).collect();
-    let honored = "cni-bin-dir cni-conf-dir cni-source-dir state-dir data-dir sysctl-root force dry-run help";
+    let honored = "cni-bin-dir cni-conf-dir cni-source-dir state-dir data-dir sysctl-root host-root force dry-run help";
     assert_eq!(offered.join(" "), honored, "{help}");
     for other in ["--cni-cache-dir", "--oke-state-dir", "--cni-takeover", "--cni-chain"] {
         let (code, text) = node.run(&["uninstall", "--dry-run", other, "/x"]);
