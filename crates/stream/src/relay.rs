@@ -5,7 +5,7 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::entry::{BLOCK, entry_head};
+use crate::entry::entry_head;
 use crate::pipe::CHUNK_MAX;
 use crate::reader::{Piece, TarError, TarReader};
 
@@ -22,6 +22,8 @@ pub struct Relay {
     /// The entry that is being passed on.
     current: String,
     kept: String,
+    /// The bytes that the names of entries take: many long ones must not exceed the bound, either.
+    heads: u64,
     /// The first entry that exceeded the bound.
     excess: Option<String>,
 }
@@ -66,11 +68,11 @@ impl Relayed {
 }
 
 impl Relay {
-    /// Into `folder`, at most so many bytes of content.
+    /// Into `folder`, at most so many bytes of content and names.
     pub fn into_folder(folder: impl Into<String>, bytes_max: u64) -> Self {
         let (reader, relayed) = (TarReader::default(), Relayed::default());
         let [current, kept] = [String::new(), String::new()];
-        Self { reader, folder: folder.into(), bytes_max, relayed, current, kept, excess: None }
+        Self { reader, folder: folder.into(), bytes_max, relayed, current, kept, heads: 0, excess: None }
     }
 
     /// The same, and keeps a copy of a short entry.
@@ -136,17 +138,18 @@ impl Relay {
     }
 
     fn begin(&mut self, path: String, size: u64, out: &mut Vec<u8>) -> Result<(), RelayError> {
-        // Each entry takes a block of its own, so that empty ones are bounded, too.
-        let used = self.relayed.bytes + self.relayed.entries * BLOCK as u64;
+        // Each of our tars has one folder.
+        let name = path.split_once('/').map_or(path.as_str(), |(_, name)| name);
+        let name = if name.is_empty() { "_" } else { name };
+        let head = entry_head(&format!("{}/{name}", self.folder), size)?;
+        let used = self.relayed.bytes + self.heads;
         if size > self.bytes_max.saturating_sub(used) {
             self.excess = Some(path);
             return Ok(());
         }
         self.relayed.entries += 1;
-        // Each of our tars has one folder.
-        let name = path.split_once('/').map_or(path.as_str(), |(_, name)| name);
-        let name = if name.is_empty() { "_" } else { name };
-        out.extend_from_slice(&entry_head(&format!("{}/{name}", self.folder), size)?);
+        self.heads += head.len() as u64;
+        out.extend_from_slice(&head);
         self.current = name.to_owned();
         Ok(())
     }
@@ -196,6 +199,17 @@ mod tests {
         let (paths, relayed) = relayed(&tar, 1512);
         assert_eq!(paths, [("bundle/nodes/a/a".to_owned(), 700)]);
         assert_eq!(relayed.problem.as_deref(), Some("entries from bundle/b on exceed 1512 bytes"));
+    }
+
+    #[test]
+    fn long_names_are_bounded_as_content() {
+        let name = "a/".repeat(1000);
+        let entries: Vec<(String, usize)> = (0..40).map(|number| (format!("{name}{number}"), 0)).collect();
+        let entries: Vec<(&str, usize)> = entries.iter().map(|(name, size)| (name.as_str(), *size)).collect();
+        let (mut relay, mut out) = (Relay::into_folder("bundle", 20_000), Vec::new());
+        relay.push(&tar(&entries), &mut out).unwrap();
+        assert!(out.len() < 30_000, "{} bytes", out.len());
+        assert!(relay.finish(None).problem.is_some_and(|problem| problem.contains("exceed 20000 bytes")));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use health::fleet::NodeState;
 use hyper::StatusCode;
 use serde::Serialize;
 use stream::{Relay, Relayed};
+use vcn::printable;
 
 use crate::args::{BundleArgs, NodeSelection};
 use crate::bundle::file::{TarFile, is_stdout};
@@ -22,6 +23,10 @@ use crate::failure::words;
 use crate::interrupts::Interrupts;
 use crate::leader::stream::{LeaderStream, Opened, open};
 use crate::run::{Answer, Exit, Style};
+
+/// The most bytes that are taken from the leader: 20 nodes at their bound, and the fleet. A hostile program on the leader's port chooses
+/// sizes, and zeros replace what is missing.
+const BYTES_MAX: u64 = 1 << 30;
 
 /// A bundle that was written.
 #[derive(Debug, Default, Serialize)]
@@ -125,7 +130,7 @@ async fn leader(cluster: &Cluster, nodes: &[String], token: &str) -> anyhow::Res
 }
 
 async fn relay(mut stream: LeaderStream, progress: &Progress, file: &mut TarFile) -> anyhow::Result<Relayed> {
-    let mut relay = Relay::into_folder("bundle", u64::MAX).keeping(BUNDLE_INDEX);
+    let mut relay = Relay::into_folder("bundle", BYTES_MAX).keeping(BUNDLE_INDEX);
     let error = loop {
         let bytes = match stream.next().await {
             Ok(Some(bytes)) => bytes,
@@ -182,7 +187,9 @@ impl Bundle {
     fn missing_lines(&self) -> Vec<String> {
         let nodes =
             self.nodes.iter().filter_map(|node| Some(format!("nodes/{}: {}", node.name, node.problem.as_ref()?)));
-        self.missing.iter().map(|missing| format!("{}: {}", missing.part, missing.why)).chain(nodes).collect()
+        let lines = self.missing.iter().map(|missing| format!("{}: {}", missing.part, missing.why)).chain(nodes);
+        // A hostile program on the leader's port may have written a part of them.
+        lines.map(|line| printable(&line).into_owned()).collect()
     }
 }
 
@@ -222,5 +229,46 @@ mod tests {
         assert_eq!(bundle.exit(), Exit::Undecided);
         assert!(readme(&bundle).ends_with("Missing:\n  nodes/a: the controller did not get to it\n"));
         assert!(readme(&Bundle::default()).ends_with("Missing:\n  nothing\n"));
+    }
+
+    #[test]
+    fn words_of_the_leader_are_printable() {
+        let problem = Some("\u{1b}[2J\nnothing".to_owned());
+        let nodes = vec![BundledNode { name: "a".to_owned(), problem, ..BundledNode::default() }];
+        let bundle = Bundle { nodes, ..Bundle::default() };
+        assert!(readme(&bundle).ends_with("Missing:\n  nodes/a: \\u{1b}[2J\\nnothing\n"), "{}", readme(&bundle));
+    }
+
+    /// What kubectl has of a stream of these bytes, and the length of its file.
+    fn relayed(answer: &'static [u8]) -> (Relayed, u64) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let target = std::env::temp_dir().join(format!("bundle-relayed-{}.tar", std::process::id()));
+        let relayed = runtime.block_on(async {
+            let mut file = TarFile::create(&target).unwrap();
+            let stream = LeaderStream::of(answer).await;
+            let relayed = relay(stream, &Progress::default(), &mut file).await.unwrap();
+            file.finish().unwrap();
+            relayed
+        });
+        let length = std::fs::metadata(&target).unwrap().len();
+        std::fs::remove_file(&target).unwrap();
+        (relayed, length)
+    }
+
+    #[test]
+    fn size_in_a_header_alone_fills_no_disk() {
+        for (size, problem) in [
+            (BYTES_MAX + 1, "entries from bundle/a on exceed"),
+            (3000, "the end of a and later entries are missing, zeros replace 3072 bytes"),
+        ] {
+            let mut header = stream::entry("bundle/a", &[]).unwrap();
+            header[124..136].copy_from_slice(format!("{size:011o}\0").as_bytes());
+            header[148..156].fill(b' ');
+            let sum: u32 = header.iter().copied().map(u32::from).sum();
+            header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+            let (relayed, length) = relayed(header.leak());
+            assert!(relayed.problem.as_deref().is_some_and(|found| found.contains(problem)), "{relayed:?}");
+            assert!(length < 10_000, "{length} bytes");
+        }
     }
 }

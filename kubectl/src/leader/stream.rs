@@ -125,3 +125,21 @@ async fn refusal(status: StatusCode, mut stream: LeaderStream) -> anyhow::Result
     let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     Ok(Opened::Refused(status, text(&body)))
 }
+
+#[cfg(test)]
+impl LeaderStream {
+    /// Of a leader that answers with these bytes and ends.
+    pub(crate) async fn of(body: &'static [u8]) -> Self {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        tokio::spawn(async move {
+            let _request = far.read(&mut [0; 4096]).await.unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            far.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        });
+        match request(near, None, "/bundle", "token").await.unwrap() {
+            Opened::Stream(stream) => stream,
+            Opened::Refused(status, text) => panic!("{status}: {text}"),
+        }
+    }
+}
