@@ -155,12 +155,12 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
         .build()
         .context("starting the runtime")?;
     let end = runtime.block_on(agent(settings.clone(), live));
-    let told = Instant::now();
+    let stopped = Instant::now();
     // A node that a change of a link cut off gets no next agent: the change is undone first.
     let is_changing = node_policy::has_unfinished_change(&settings.data_dir);
     runtime.shutdown_timeout(if is_changing { UNDO_MAX } else { FAREWELL });
     // It waits no longer than for the last of its threads.
-    let ended = told.elapsed() < if is_changing { UNDO_MAX } else { FAREWELL };
+    let ended = stopped.elapsed() < if is_changing { UNDO_MAX } else { FAREWELL };
     drop(lock);
     match end? {
         End::Stopped => {}

@@ -182,10 +182,11 @@ async fn request<S>(stream: S, path: &str) -> anyhow::Result<(StatusCode, Bytes)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("asking the leader")?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.context("sending a request to the leader")?;
     let connection = tokio::spawn(connection);
     let request = Request::get(path).header(HOST, format!("localhost:{PORT}")).body(Empty::<Bytes>::new())?;
-    let response = sender.send_request(request).await.context("asking the leader")?;
+    let response = sender.send_request(request).await.context("sending a request to the leader")?;
     let status = response.status();
     let body = Limited::new(response.into_body(), LONGEST).collect().await;
     let body = body.map_err(|error| anyhow!(error)).context("reading the leader's answer")?;

@@ -17,9 +17,9 @@ const ETAG_MAX: usize = 128;
 
 /// Why an agent gave no answer that can be used.
 #[derive(Debug, Error)]
-pub(crate) enum AskError {
+pub(crate) enum AnswerError {
     /// There is no reply.
-    #[error("ask the agent")]
+    #[error("poll the agent")]
     Send(#[from] SendError),
     /// It refused.
     #[error("the agent answered with status {0}")]
@@ -32,7 +32,7 @@ pub(crate) enum AskError {
     Unreadable(#[from] serde_json::Error),
 }
 
-impl AskError {
+impl AnswerError {
     /// For metrics.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
@@ -47,24 +47,24 @@ impl AskError {
     }
 }
 
-/// Asks an agent for the summary of its node.
-pub(crate) async fn ask(client: &Client, poll: &Poll) -> Result<Answer, AskError> {
+/// Requests the summary of an agent's node.
+pub(crate) async fn request_summary(client: &Client, poll: &Poll) -> Result<Answer, AnswerError> {
     let has_version = poll.etag.is_some();
     let query = PollQuery { may_repair: poll.may_repair, node: poll.report.clone() };
     let request = Request { if_none_match: poll.etag.clone(), ..Request::get(query.path()) };
     let Reply { status, etag, body } = client.send(poll.peer, request, LIMIT).await?;
     match status {
         304 if has_version => Ok(Answer::Unchanged),
-        200 if body.len() > SUMMARY_MAX => Err(AskError::TooLong),
+        200 if body.len() > SUMMARY_MAX => Err(AnswerError::TooLong),
         200 => {
             Ok(Answer::Changed(Box::new(serde_json::from_slice(&body)?), etag.filter(|etag| etag.len() <= ETAG_MAX)))
         }
-        _ => Err(AskError::Status(status)),
+        _ => Err(AnswerError::Status(status)),
     }
 }
 
 /// Sends an agent the rules that it must have, if it has others. An agent of 0.2.0 names none and takes none.
-pub(crate) async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) -> Result<(), AskError> {
+pub(crate) async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) -> Result<(), AnswerError> {
     let has = match answer {
         Answer::Changed(summary, _) => summary.controller_rules.as_ref(),
         Answer::Unchanged => poll.rules_version.as_ref(),
@@ -74,7 +74,7 @@ pub(crate) async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) 
             let request = Request::post(RULES_PATH, rules.text.clone());
             match client.send(poll.peer, request, LIMIT).await?.status {
                 200 => Ok(()),
-                status => Err(AskError::Status(status)),
+                status => Err(AnswerError::Status(status)),
             }
         }
         _ => Ok(()),
@@ -82,10 +82,10 @@ pub(crate) async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) 
 }
 
 /// Asks an agent for everything about its node.
-pub(crate) async fn details(client: &Client, peer: Peer) -> Result<Value, AskError> {
+pub(crate) async fn details(client: &Client, peer: Peer) -> Result<Value, AnswerError> {
     let Reply { status, body, .. } = client.send(peer, Request::get("/v1/node"), LIMIT).await?;
     match status {
         200 => Ok(serde_json::from_slice(&body)?),
-        _ => Err(AskError::Status(status)),
+        _ => Err(AnswerError::Status(status)),
     }
 }

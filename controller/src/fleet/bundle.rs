@@ -44,7 +44,7 @@ pub(crate) struct BundleSources {
     pub roster: Arc<SharedRoster>,
     pub store: Arc<Store>,
     pub metrics: Arc<Metrics>,
-    /// Asks agents.
+    /// For requests to agents.
     pub channel: ChannelClient,
 }
 

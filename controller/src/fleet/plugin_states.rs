@@ -135,7 +135,7 @@ impl PluginStates {
         let Instance { agent_config, compartment_id, lifecycle_state, .. } = self.cloud.instance(instance).await?;
         let config = agent_config.filter(|_| lifecycle_state == InstanceState::Running).unwrap_or_default();
         // The others only monitor and run commands, and the flags for these two groups overrule `pluginsConfig`.
-        let enabled: Vec<&str> = config.wanted().filter(|name| name.contains("RDMA")).collect();
+        let enabled: Vec<&str> = config.enabled_plugins().filter(|name| name.contains("RDMA")).collect();
         if enabled.is_empty() {
             return Ok(None);
         }

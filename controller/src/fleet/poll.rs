@@ -34,7 +34,7 @@ pub(crate) enum Answer {
     Changed(Box<Summary>, Option<String>),
 }
 
-/// How often agents are asked, and how long they may be silent.
+/// How often agents are polled, and how long they may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PollLimits {
     /// The most time between two requests to an agent; in a small fleet it is less.

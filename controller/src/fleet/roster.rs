@@ -1,4 +1,4 @@
-//! What the leader knows of all nodes' agents, and when it asks each. Pure: time and chance are parameters.
+//! What the leader knows of all nodes' agents, and when it polls each. Pure: time and chance are parameters.
 
 mod agent_record;
 
@@ -231,7 +231,7 @@ impl Roster {
         self.agents.get(node)?.answered()
     }
 
-    /// Has a node's agent asked when its last answer is this old, if it is asked later than that. Whether that changed anything.
+    /// Polls a node's agent as soon as its last answer is this old, unless its next poll is earlier. Returns whether the poll moved.
     pub(crate) fn hurry(&mut self, node: &str, age: Duration, now: Instant) -> bool {
         let Some((name, record)) = self.agents.get_key_value(node) else { return false };
         let at = record.answered().map_or(now, |answered| now.max(answered + age));

@@ -40,14 +40,14 @@ pub(crate) struct Schedule {
     interval: Duration,
     max_interval: Duration,
     began: Instant,
-    /// When the next agent that appears is asked.
+    /// When the next agent that appears is polled.
     first: Instant,
     regular: BTreeSet<(Instant, Arc<str>)>,
     retries: BTreeSet<(Instant, Arc<str>)>,
 }
 
 impl Schedule {
-    /// Of a leader that begins now and asks each agent at least once in `max_interval`.
+    /// The schedule of a leader that starts now and polls each agent at least once in `max_interval`.
     pub(crate) fn new(max_interval: Duration, now: Instant) -> Self {
         let interval = interval(0, max_interval);
         Self { interval, max_interval, began: now, first: now, regular: BTreeSet::new(), retries: BTreeSet::new() }

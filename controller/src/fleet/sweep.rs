@@ -8,7 +8,7 @@ use futures::stream::FuturesUnordered;
 use resident::logging::chain;
 use tokio::time::{Instant, sleep_until};
 
-use crate::fleet::answer::{AskError, ask, update_rules};
+use crate::fleet::answer::{AnswerError, request_summary, update_rules};
 use crate::fleet::poll::{Answer, Poll};
 use crate::fleet::schedule::Lane;
 use crate::fleet::shared::SharedRoster;
@@ -76,8 +76,8 @@ impl Sweeper {
         }
     }
 
-    async fn request(&self, lane: Lane, poll: Poll) -> (Lane, Arc<str>, Result<Answer, AskError>) {
-        let result = ask(&self.client, &poll).await;
+    async fn request(&self, lane: Lane, poll: Poll) -> (Lane, Arc<str>, Result<Answer, AnswerError>) {
+        let result = request_summary(&self.client, &poll).await;
         if let Ok(answer) = &result
             && let Err(error) = update_rules(&self.client, &poll, answer).await
         {
@@ -88,7 +88,7 @@ impl Sweeper {
         (lane, poll.node, result)
     }
 
-    fn record(&self, node: &Arc<str>, result: Result<Answer, AskError>) {
+    fn record(&self, node: &Arc<str>, result: Result<Answer, AnswerError>) {
         self.metrics.fleet.count_request(match &result {
             Ok(Answer::Changed(..)) => "ok",
             Ok(Answer::Unchanged) => "unchanged",

@@ -45,7 +45,7 @@ pub(super) enum PairError {
     Throughput(String),
     /// Nothing to test.
     #[error(
-        "no pair: the selected nodes have no agent that can be asked, no selected pod runs, source and target are the same node, or they have no addresses of one family"
+        "no pair: no selected node has a known agent, no selected pod runs, source and target are the same node, or they share no address family"
     )]
     None,
     /// Too much to test.

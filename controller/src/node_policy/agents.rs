@@ -1,4 +1,4 @@
-//! Requests to agents: a document, or the question what became of it.
+//! Requests to agents: send a document, or read the answer about it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use vcn::{excerpt, printable};
 
 use super::engine::SendProblem;
 
-/// For one request. An agent answers at once; what takes longer it reports later.
+/// The deadline of one request. An agent replies at once, and reports the outcome of longer work later.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Of an agent's own words, in characters.
 const TEXT_MAX: usize = 200;
@@ -30,7 +30,7 @@ pub(crate) async fn send(client: &Client, peer: Peer, document: &NodeDocument) -
     read_reply(&reply).map_err(|message| SendProblem { is_refused, message })
 }
 
-/// Asks an agent what became of its document.
+/// Reads an agent's answer about its document.
 pub(crate) async fn read(client: &Client, peer: Peer) -> Result<NodeAnswer, String> {
     let reply = client.send(peer, Request::get(POLICY_PATH), LIMIT).await.map_err(|error| chain(&error))?;
     read_reply(&reply)

@@ -2,7 +2,7 @@
 //! and output, so that a test can be the world; the time is a parameter.
 //!
 //! ```text
-//!   NodePolicies ─▶ select ─┐             ┌─▶ documents to send, agents to ask
+//!   NodePolicies ─▶ select ─┐             ┌─▶ documents to send, agents to poll
 //!   Nodes, roster ──────────┼─▶ rollouts ─┼─▶ statuses, finalizers
 //!   answers, clocks ────────┘             └─▶ views
 //! ```
@@ -27,9 +27,9 @@ use super::node_input::NodeInput;
 use super::render::{PlannedPolicy, RenderedDocument, Renderer};
 use super::select::{Selection, compile};
 
-/// How often an agent that changes is asked.
+/// The poll interval of an agent whose node changes.
 pub(crate) const POLL: Duration = Duration::from_secs(10);
-/// How long after a failed request an agent is asked again.
+/// The time after which a failed request to an agent is retried.
 const RETRY: Duration = Duration::from_secs(10);
 /// How long an agent's error keeps others waiting for it, when a new leader does not know yet what it has.
 const PATIENCE: u32 = 5;
@@ -112,7 +112,7 @@ struct NodeMemory {
     rendered: RenderedDocument,
     /// Whether a request is in flight.
     is_in_request: bool,
-    /// When it may be asked again after failures, and how many there were.
+    /// When the next request may be sent after failures, and how many there were.
     retry: Option<Instant>,
     failures: u32,
     error: Option<String>,
@@ -245,7 +245,7 @@ impl Engine {
         nodes.len()
     }
 
-    /// Compares what the summaries say with what is known, and asks where that differs.
+    /// Compares summaries with known answers, and requests the answers that differ.
     fn observe(&mut self, world: &World<'_>, actions: &mut Actions) {
         let names: BTreeSet<&str> = world.nodes.iter().map(NodeInput::name).collect();
         self.nodes.retain(|name, memory| memory.is_in_request || names.contains(name.as_str()));

@@ -205,7 +205,7 @@ impl NodePolicies {
         actions
     }
 
-    /// Has agents that change asked soon.
+    /// Polls agents whose nodes change sooner.
     fn hurry(&self, nodes: &[String]) {
         let (mut roster, now) = (self.roster.lock(), Instant::now());
         let is_any = nodes.iter().filter(|node| roster.hurry(node, POLL, now)).count() > 0;

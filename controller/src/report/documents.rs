@@ -35,9 +35,9 @@ fn keys_and_metrics_are_documented() {
 #[test]
 fn the_shipped_configmap_has_every_key_and_sets_none() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/controller.conf");
-    let wanted = explain::commented("oke-node-controller", &keys());
-    assert_eq!(documents::compare_file(&path, &wanted), Ok(()));
-    assert_eq!(documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
+    let expected = explain::commented("oke-node-controller", &keys());
+    assert_eq!(documents::compare_file(&path, &expected), Ok(()));
+    assert_eq!(documents::check_commented::<Settings>(&expected, &keys()), Ok(()));
 }
 
 #[test]

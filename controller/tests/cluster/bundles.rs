@@ -196,7 +196,7 @@ async fn unread_bundle_takes_little_memory_and_delays_no_poll() {
     let before = one.peak();
     let query: Vec<String> = (0..5).map(|number| format!("node=node-{number}")).collect();
     let mut reader = begin(&one, &query.join("&"), Some(&ours));
-    // Nothing is read: agents are asked as before, and a second bundle is refused.
+    // The reader stalls: polls continue, and a second bundle is refused.
     wait_for_answers(&all, 2).await;
     let (status, body) = request(&one, "", Some(&ours));
     assert_eq!(status, 429, "{}", String::from_utf8_lossy(&body));

@@ -94,7 +94,7 @@ async fn policy_is_reported_applied_by_canary_and_undone() {
     .await;
     let (_, all) = one.view("/policies").unwrap();
     assert_eq!(serde_json::from_str::<PoliciesView>(&all).unwrap().policies[0].progress, "Done");
-    wait_until("Events tell of it", async || {
+    wait_until("Events about the rollout", async || {
         let reasons = events(&scene).await;
         ["Canary", "Done"].iter().all(|reason| reasons.contains(&(*reason).to_owned()))
     })

@@ -25,7 +25,7 @@ pub enum AnnotationError {
     #[error("it is not a JSON list of names: {0}")]
     NotJson(#[from] serde_json::Error),
     /// There are too many.
-    #[error("{0} VnicProfiles are named; a Node may ask for {MAX_PROFILES}")]
+    #[error("{0} VnicProfiles are named; a Node may name at most {MAX_PROFILES}")]
     TooMany(usize),
 }
 
@@ -93,6 +93,6 @@ mod tests {
             );
         }
         let many: Vec<String> = (0..17).map(|n| format!("p{n}")).collect();
-        assert_eq!(complaint(&many.join(",")), "17 VnicProfiles are named; a Node may ask for 16");
+        assert_eq!(complaint(&many.join(",")), "17 VnicProfiles are named; a Node may name at most 16");
     }
 }

@@ -5,7 +5,7 @@ pub const GROUP: &str = "oke.oraclecloud.com";
 /// The version of our resources.
 pub const VERSION: &str = "v1alpha1";
 
-/// On a Node: the VnicProfiles it wants, by name ([`crate::requested_profiles`]). Who may write it is decided by a
+/// On a Node: the VnicProfiles it requests, by name ([`crate::requested_profiles`]). Who may write it is decided by a
 /// ValidatingAdmissionPolicy.
 pub const VNICS_ANNOTATION: &str = "oke.oraclecloud.com/vnics";
 

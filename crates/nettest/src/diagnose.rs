@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use api::TargetService;
 
 use crate::cause::Cause;
-use crate::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, RouteSeen, Transport};
+use crate::probe::{Change, Evidence, Failure, ObservedRoute, ProbeKind, ProbeReport, Transport};
 use crate::tap::Tap;
 use crate::verdict::{self, HostTexts, Label, Place, Verdict};
 
@@ -149,7 +149,7 @@ pub(crate) fn has_failed(evidence: &Evidence) -> bool {
 }
 
 /// Whether the kernel has no route, or one that leaves by another link than the source address's own.
-pub(crate) fn goes_astray(route: &RouteSeen) -> bool {
+pub(crate) fn goes_astray(route: &ObservedRoute) -> bool {
     route.device.is_empty() || (!route.expected.is_empty() && route.device != route.expected)
 }
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bounds::{ProbeError, REQUEST_MAX};
 pub use evidence::{Change, Evidence, Party, Trial};
-pub use report::{Failure, HostState, ProbeReport, Received, RouteSeen, Tally, TapCount, Taps};
+pub use report::{Failure, HostState, ObservedRoute, ProbeReport, Received, Tally, TapCount, Taps};
 
 /// The version of the protocol.
 pub const PROBE_VERSION: u8 = 1;

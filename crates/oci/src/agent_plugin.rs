@@ -1,4 +1,4 @@
-//! The Oracle Cloud Agent of an instance: which plugins are wanted, and what they report.
+//! The Oracle Cloud Agent of an instance: which plugins are enabled, and what they report.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,9 +39,9 @@ pub struct AgentPlugin {
 
 impl AgentConfig {
     /// The plugins that were switched on and may run.
-    pub fn wanted(&self) -> impl Iterator<Item = &str> {
-        let wanted =
+    pub fn enabled_plugins(&self) -> impl Iterator<Item = &str> {
+        let enabled =
             self.plugins_config.iter().filter(|plugin| !self.all_disabled && plugin.desired_state == "ENABLED");
-        wanted.map(|plugin| plugin.name.as_str())
+        enabled.map(|plugin| plugin.name.as_str())
     }
 }

@@ -26,7 +26,7 @@ pub struct Instance {
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Which plugins of the Oracle Cloud Agent are wanted; none in a form that this version does not know.
+    /// Which plugins of the Oracle Cloud Agent are enabled; none in a form that this version does not know.
     #[serde(default, deserialize_with = "if_known", skip_serializing_if = "Option::is_none")]
     pub agent_config: Option<AgentConfig>,
     /// The OKE node pool that its metadata names. Nothing else of the metadata is kept: it holds user data.
@@ -173,19 +173,19 @@ mod tests {
 
     #[test]
     fn an_instance_is_read_whatever_its_agent_config_is() {
-        let wanted = |config: &str| {
+        let enabled = |config: &str| {
             let json = format!(
                 r#"{{"id":"ocid1.instance.oc1..a","compartmentId":"ocid1.compartment.oc1..a","lifecycleState":"RUNNING",
                     "shape":"BM.GPU.H100.8","agentConfig":{config}}}"#
             );
             let instance: Instance = serde_json::from_str(&json).unwrap();
-            instance.agent_config.map(|config| config.wanted().map(str::to_owned).collect::<Vec<_>>())
+            instance.agent_config.map(|config| config.enabled_plugins().map(str::to_owned).collect::<Vec<_>>())
         };
         let one = r#""pluginsConfig":[{"name":"A","desiredState":"ENABLED"},{"name":"B","desiredState":"DISABLED"},{"name":"C"}]"#;
-        assert_eq!(wanted(&format!("{{{one}}}")), Some(vec!["A".to_owned()]));
-        assert_eq!(wanted(&format!(r#"{{"areAllPluginsDisabled":true,{one}}}"#)), Some(Vec::new()));
-        assert_eq!(wanted(r#"{"areAllPluginsDisabled":null,"pluginsConfig":null}"#), Some(Vec::new()));
-        assert_eq!([wanted("null"), wanted("7")], [None, None]);
+        assert_eq!(enabled(&format!("{{{one}}}")), Some(vec!["A".to_owned()]));
+        assert_eq!(enabled(&format!(r#"{{"areAllPluginsDisabled":true,{one}}}"#)), Some(Vec::new()));
+        assert_eq!(enabled(r#"{"areAllPluginsDisabled":null,"pluginsConfig":null}"#), Some(Vec::new()));
+        assert_eq!([enabled("null"), enabled("7")], [None, None]);
     }
 
     #[test]

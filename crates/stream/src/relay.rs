@@ -82,7 +82,7 @@ impl Relay {
         self
     }
 
-    /// Appends what these bytes give to `out`. Returns whether more is wanted.
+    /// Passes these bytes on to `out`. Returns whether the relay needs more.
     ///
     /// # Errors
     /// When it is not a tar of files.

@@ -1,7 +1,7 @@
 //! Options of links: one change at a time, with a journal, kept only if the node can still be reached.
 //!
 //! ```text
-//!   observed, boot_target ─▶ tunables::links::choose ─▶ plan ─▶ apply: probe ─▶ journal ─▶ change ─▶ probe ─▶ leader asked ─▶ kept
+//!   observed, boot_target ─▶ tunables::links::choose ─▶ plan ─▶ apply: probe ─▶ journal ─▶ change ─▶ probe ─▶ leader polled ─▶ kept
 //!   an agent that was killed ─▶ journal ─▶ recover                                            └──────────────────┴─▶ restore
 //! ```
 
@@ -50,7 +50,7 @@ pub(super) struct LinkApplier {
     environment: ProbeEnvironment,
     journal: Journal,
     history: History,
-    /// When a change was undone because the leader did not ask.
+    /// When a change was undone because no request of the leader arrived.
     undone_at: Option<Instant>,
     /// Since when each link is known, by name and address.
     known_since: BTreeMap<(String, Option<String>), Instant>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ipnetwork::IpNetwork;
 use netlink::RoutedPacket;
-use nettest::probe::{RouteSeen, SendTask};
+use nettest::probe::{ObservedRoute, SendTask};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use vcn::Family;
 
@@ -27,7 +27,7 @@ pub(super) struct ProbeRoute {
     pub(super) subnet: Option<IpNetwork>,
     /// All subnets of the source's link.
     pub(super) link_subnets: Vec<IpNetwork>,
-    pub(super) route: RouteSeen,
+    pub(super) route: ObservedRoute,
 }
 
 impl ProbeRoute {
@@ -43,7 +43,7 @@ impl ProbeRoute {
         let source = task.source.or_else(|| found.as_ref().and_then(|route| route.source));
         let held = source.and_then(holder);
         let expected = held.and_then(|held| name(held.index)).unwrap_or_default();
-        let route = RouteSeen {
+        let route = ObservedRoute {
             device: found.as_ref().and_then(|route| name(route.oif)).unwrap_or_default(),
             expected: expected.clone(),
             gateway: found.as_ref().and_then(|route| route.gateway),

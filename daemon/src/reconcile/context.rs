@@ -62,29 +62,29 @@ impl Context<'_> {
     }
 
     /// Whether a VNIC is set up as it is requested: on the host, or in a pod or ready for one.
-    fn is_configured(&self, id: &Ocid, so_far: &StageReport) -> Option<bool> {
+    fn is_configured(&self, id: &Ocid, stages: &StageReport) -> Option<bool> {
         // Without its own file the agent cannot say what pods are offered.
         let is_lost = |it: &Condition| it.reason == Reason::StateFailed && it.subject.as_deref() == Some("pools.json");
-        if self.node.settings.host_networking == HostNetworking::Off || so_far.conditions.iter().any(is_lost) {
+        if self.node.settings.host_networking == HostNetworking::Off || stages.conditions.iter().any(is_lost) {
             return None;
         }
         let prevents = |it: &Condition| {
             let is_so = matches!(it.reason, Reason::RouteRefused | Reason::LinkNotReturned);
             is_so && it.subject.as_deref() == Some(id.as_str())
         };
-        if so_far.conditions.iter().any(prevents) {
+        if stages.conditions.iter().any(prevents) {
             return Some(false);
         }
-        let is_on_host = || so_far.configured.iter().flatten().any(|host| host.vnic.id == *id);
+        let is_on_host = || stages.configured.iter().flatten().any(|host| host.vnic.id == *id);
         let exclusive = exclusive::find(&self.wanted.exclusive, id);
         Some(exclusive.map_or_else(is_on_host, |it| it.is_in_pod || it.link.is_some()))
     }
 
-    pub(super) fn vnic_states(&self, so_far: &StageReport) -> Vec<VnicState> {
+    pub(super) fn vnic_states(&self, stages: &StageReport) -> Vec<VnicState> {
         let primary = self.wanted.network.as_ref().map(|network| &network.primary);
         let state = |(at, vnic): (usize, &Vnic)| {
             let host = self.vnics().iter().find(|host| host.vnic.id == vnic.id);
-            let mut conditions = so_far.conditions.iter();
+            let mut conditions = stages.conditions.iter();
             let addressing = host.map_or(&vnic.addressing, |host| &host.vnic.addressing);
             let entry = npn_vnic(self.facts.npn(), &vnic.id);
             let exclusive = exclusive::find(&self.wanted.exclusive, &vnic.id);
@@ -105,7 +105,7 @@ impl Context<'_> {
                 name: request.map(|request| request.offer.name.clone()),
                 purpose: request.map(|request| request.purpose),
                 generation: request.and_then(|request| request.generation),
-                configured: request.and_then(|_| self.is_configured(&vnic.id, so_far)),
+                configured: request.and_then(|_| self.is_configured(&vnic.id, stages)),
                 trouble: conditions
                     .find(|condition| condition.subject.as_deref() == Some(vnic.id.as_str()))
                     .map(|condition| condition.reason),
@@ -122,19 +122,19 @@ impl Reconciler {
         node: &'a NodeState,
         facts: &'a NodeFacts,
         cause: Cause,
-        so_far: &mut StageReport,
+        stages: &mut StageReport,
     ) -> Context<'a> {
         let (settings, is_preview) = (&*node.settings, cause == Cause::Preview);
-        so_far.conditions.extend(sources::conditions(facts, Instant::now()));
+        stages.conditions.extend(sources::conditions(facts, Instant::now()));
         let nics = settings.nics();
         let links = host::links_in_use_first(facts.vnics(), &nics).unwrap_or_else(|error| {
-            so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
+            stages.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });
-        so_far.conditions.extend(devices::shared_addresses(facts.vnics(), &links, &nics));
+        stages.conditions.extend(devices::shared_addresses(facts.vnics(), &links, &nics));
         let addressed = desired::addressed(facts.vnics(), facts.npn());
         let (slots, conditions) = self.tables.assign(node, &addressed, is_preview);
-        so_far.conditions.extend(conditions);
+        stages.conditions.extend(conditions);
         let Owner { ownership, oke } = self.installation.owner(settings, facts, cause);
         // In doubt nothing is removed; and files are read only if their content matters.
         let is_finished = facts.npn().is_some_and(NativePodNetwork::usable);
@@ -179,11 +179,11 @@ impl Reconciler {
             // The conditions of the sources say why.
             wanted.undecided.clear();
         }
-        so_far.conditions.extend(sources::undecided(facts, &wanted.undecided));
+        stages.conditions.extend(sources::undecided(facts, &wanted.undecided));
         // A VNIC with an unusable entry is listed.
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
         wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
-        so_far.conditions.append(&mut wanted.conditions);
+        stages.conditions.append(&mut wanted.conditions);
         Context { cause, node, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale }
     }
 }

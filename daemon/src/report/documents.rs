@@ -22,9 +22,9 @@ fn the_keys_are_documented() {
 #[test]
 fn the_shipped_configmap_has_every_key_and_sets_none() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/agent.conf");
-    let wanted = explain::commented("oke-node-agent", &keys());
-    assert_eq!(documents::compare_file(&path, &wanted), Ok(()));
-    assert_eq!(documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
+    let expected = explain::commented("oke-node-agent", &keys());
+    assert_eq!(documents::compare_file(&path, &expected), Ok(()));
+    assert_eq!(documents::check_commented::<Settings>(&expected, &keys()), Ok(()));
 }
 
 #[test]

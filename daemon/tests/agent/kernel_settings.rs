@@ -67,7 +67,7 @@ fn settings_of_the_whole_node_are_reported_applied_kept_and_undone() {
     let applied = ["262144", "33554432", "0", "99999"];
     assert_eq!(values(), applied);
     leader.wait_confirmed(&first);
-    // Killed, and after a reboot of which only the values tell.
+    // Killed, and after a reboot: the values are the only evidence.
     drop(first);
     assert_eq!(values(), applied);
     fs::write("/proc/sys/vm/max_map_count", &maps).unwrap();

@@ -1,4 +1,4 @@
-//! Node policies on links: the agent's program in its container, a gateway and a leader behind it, which asks on the channel. What
+//! Node policies on links: the agent's program in its container, a gateway and a leader behind it, which polls on the channel. What
 //! `ip` shows before and after is compared whole.
 
 mod interrupted;

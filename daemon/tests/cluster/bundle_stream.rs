@@ -42,7 +42,7 @@ fn bundle_on_the_channel_is_whole_and_without_secrets() {
     for file in ["run/verbs.log", "run/verbs.log.1", "lib/reported-conditions.json", "lib/controller-rules.json"] {
         fs::write(node.path(file), vec![b'x'; ENTRY]).unwrap();
     }
-    assert_eq!(channel.asked(&Request::get("/v1/summary")).status, 200);
+    assert_eq!(channel.request(&Request::get("/v1/summary")).status, 200);
     let before = resident(&channel);
     let (busy, tar, during) = with_client(&channel, async |client, peer| {
         let mut reply = client.open(peer, Request::get(AGENT_BUNDLE_PATH), LIMIT).await.unwrap();

@@ -62,7 +62,7 @@ impl Channel {
     }
 
     /// The controller's request. The agent accepts a few connections per second, and reads new keys every few seconds.
-    pub(crate) fn asked(&self, request: &Request) -> Reply {
+    pub(crate) fn request(&self, request: &Request) -> Reply {
         let reply = RefCell::new(None);
         let is_answered = || {
             *reply.borrow_mut() = self.ask(&self.controller, request.clone()).ok();
@@ -93,7 +93,7 @@ fn agent_answers_the_controllers_key_and_no_other() {
     let stranger = Identity::generate().unwrap();
     let refused = channel.ask(&stranger, Request::get("/v1/summary"));
     assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
-    let summary = || channel.asked(&Request::get("/v1/summary"));
+    let summary = || channel.request(&Request::get("/v1/summary"));
     let read = |reply: &Reply| serde_json::from_slice::<Summary>(&reply.body).unwrap();
     wait_for("the first signals", || read(&summary()).counts.healthy > 3, || channel.agent.log());
     let reply = summary();
@@ -103,13 +103,13 @@ fn agent_answers_the_controllers_key_and_no_other() {
     // States may still change while the collectors run for the first time.
     let is_unchanged = || {
         let again = Request { if_none_match: summary().etag, ..Request::get("/v1/summary") };
-        channel.asked(&again).status == 304
+        channel.request(&again).status == 304
     };
     wait_for("an unchanged summary", is_unchanged, || channel.agent.log());
-    let node = channel.asked(&Request::get("/v1/node"));
+    let node = channel.request(&Request::get("/v1/node"));
     let node: Value = serde_json::from_slice(&node.body).unwrap();
     assert_eq!((&node["status"]["ready"], node["signals"]["signals"].is_array()), (&Value::Bool(true), true), "{node}");
-    assert_eq!(channel.asked(&Request::get("/metrics")).status, 404);
+    assert_eq!(channel.request(&Request::get("/metrics")).status, 404);
     // A condition is a check of the summary.
     channel.scene.vnic_gone();
     let has_check = || read(&summary()).checks.iter().any(|check| check.name == "VnicNotListed");
@@ -120,10 +120,10 @@ fn agent_answers_the_controllers_key_and_no_other() {
 #[test]
 fn agent_keeps_the_controllers_rules() {
     let channel = Channel::new(None);
-    assert_eq!(channel.asked(&Request::get(RULES_PATH)).status, 405);
+    assert_eq!(channel.request(&Request::get(RULES_PATH)).status, 405);
     let rules = r#"{"rules": [{"name": "conntrack-nearly-full", "bound": 90}]}"#;
-    assert_eq!(channel.asked(&Request::post(RULES_PATH, rules)).status, 200);
-    let refused = channel.asked(&Request::post(RULES_PATH, "{}"));
+    assert_eq!(channel.request(&Request::post(RULES_PATH, rules)).status, 200);
+    let refused = channel.request(&Request::post(RULES_PATH, "{}"));
     assert_eq!(refused.status, 400, "{refused:?}");
     assert_eq!(std::fs::read_to_string(received_rules(&channel.scene.cluster.node)).unwrap(), rules);
 }
@@ -137,15 +137,15 @@ fn agent_raises_a_limit_only_when_the_controller_permits() {
         r#"{"rules": [{"name": "conntrack-nearly-full", "samples": {"bad": 1, "of": 1}}]}"#,
     ]));
     let asks_to_repair = || {
-        let summary: Summary = serde_json::from_slice(&channel.asked(&Request::get("/v1/summary")).body).unwrap();
+        let summary: Summary = serde_json::from_slice(&channel.request(&Request::get("/v1/summary")).body).unwrap();
         summary.checks.iter().any(|check| check.name == "conntrack_use" && check.action == Action::Repair)
     };
     wait_for("the problem", asks_to_repair, || channel.agent.log());
-    let summary: Summary = serde_json::from_slice(&channel.asked(&Request::get("/v1/summary")).body).unwrap();
+    let summary: Summary = serde_json::from_slice(&channel.request(&Request::get("/v1/summary")).body).unwrap();
     assert_eq!(summary.controller_rules, Some(version(RECEIVED)));
     let limit = || std::fs::read_to_string(channel.scene.cluster.node.path("netfilter/nf_conntrack_max")).unwrap();
     assert_eq!(limit(), "1000\n");
-    channel.asked(&Request::get("/v1/summary?repairs=allow"));
+    channel.request(&Request::get("/v1/summary?repairs=allow"));
     wait_for("the raised limit", || limit() == "2000", || channel.agent.log());
     channel.scene.wait_reported(&channel.agent, &["Warning LimitRaised ConditionRaised"]);
     let log = channel.agent.log();

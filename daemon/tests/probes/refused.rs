@@ -1,4 +1,4 @@
-//! What the agent refuses, whatever the controller asks: checked at the agent, after a name was resolved.
+//! What the agent refuses, whatever the controller requests: checked at the agent, after a name was resolved.
 
 use api::TargetService;
 use nettest::probe::{Flow, ProbeError, ProbeKind, ProbeRequest, ProbeTarget, ReceiveTask, SendTask, Task, Transport};
@@ -10,15 +10,15 @@ use crate::lab::{Lab, PORT};
 fn agent_refuses_what_exceeds_its_bounds_and_forbidden_addresses() {
     let lab = Lab::new();
     let base = lab.case(ProbeKind::Tcp, PORT).send;
-    let asked = |change: &dyn Fn(&mut nettest::probe::SendTask)| {
+    let requested = |change: &dyn Fn(&mut nettest::probe::SendTask)| {
         let mut send = base.clone();
         change(&mut send);
         lab.ask("front-1", &ProbeRequest::new(Task::Send(send)))
     };
-    let too_many = asked(&|send| send.count = 101);
+    let too_many = requested(&|send| send.count = 101);
     assert!(matches!(too_many, Err(TaskError::Refused(ProbeError::OutOfBounds { field: "count", .. }))));
     for address in ["169.254.169.254", "127.0.0.1", "169.254.0.2"] {
-        let refused = asked(&|send| send.target = ProbeTarget::Address(address.parse().unwrap()));
+        let refused = requested(&|send| send.target = ProbeTarget::Address(address.parse().unwrap()));
         assert!(matches!(refused, Err(TaskError::Refused(ProbeError::Forbidden(_)))), "{address}");
     }
     // Of a pod, of another node, of none.
@@ -38,7 +38,7 @@ fn agent_refuses_what_exceeds_its_bounds_and_forbidden_addresses() {
         let refused = lab.ask("front-1", &ProbeRequest::new(Task::Receive(receive)));
         assert!(matches!(refused, Err(TaskError::ForeignSource(_))), "{address}: {refused:?}");
     }
-    let peers = asked(&|send| send.target = ProbeTarget::Service(TargetService::Peers));
+    let peers = requested(&|send| send.target = ProbeTarget::Service(TargetService::Peers));
     assert!(matches!(peers, Err(TaskError::Refused(ProbeError::Unfit(_)))));
 }
 

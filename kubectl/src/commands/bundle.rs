@@ -75,7 +75,7 @@ async fn write(cluster: &Cluster, args: &BundleArgs, progress: &Progress) -> any
     let mut file = TarFile::create(&args.file)?;
     let objects = objects::write(cluster, progress, &mut file).await?;
     bundle.missing.extend(objects.into_iter().map(|(part, why)| Missing { part, why }));
-    progress.set("asking the controller".to_owned());
+    progress.set("requesting the controller's bundle".to_owned());
     let opened = match token {
         Ok(token) => leader(cluster, &nodes, &token).await?,
         Err(why) => Err(why),
@@ -116,7 +116,7 @@ async fn selected(cluster: &Cluster, args: &BundleArgs) -> anyhow::Result<Select
     Ok(Selected { nodes, left_out })
 }
 
-/// Asks the leader. The inner error: there is none that can answer, and the bundle has the rest.
+/// Opens the leader's stream. The inner error: no leader can send it, and the bundle has the other parts.
 async fn leader(cluster: &Cluster, nodes: &[String], token: &str) -> anyhow::Result<Result<LeaderStream, String>> {
     let query: Vec<String> = nodes.iter().map(|name| format!("node={name}")).collect();
     let opened = open(cluster, &format!("{VIEW_BUNDLE_PATH}?{}", query.join("&")), token).await;

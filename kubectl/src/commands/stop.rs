@@ -63,19 +63,21 @@ fn text(user: &str, now: Timestamp, reason: &str) -> String {
     format!("since {now}{by}{reason}")
 }
 
-/// The user's name as the API server knows it; empty where it does not tell.
+/// The user's name as the API server knows it; empty if the API server does not return it.
 async fn user(cluster: &Cluster) -> String {
-    let ask = async {
+    let request = async {
         let api: Api<SelfSubjectReview> = Api::all(cluster.client().await?);
-        let answer =
-            api.create(&PostParams::default(), &SelfSubjectReview::default()).await.context("asking for the user")?;
+        let answer = api
+            .create(&PostParams::default(), &SelfSubjectReview::default())
+            .await
+            .context("reading the user's name")?;
         anyhow::Ok(answer.status.and_then(|status| status.user_info?.username))
     };
-    ask.await.ok().flatten().unwrap_or_default()
+    request.await.ok().flatten().unwrap_or_default()
 }
 
 impl StopState {
-    /// Asks the API server, or with --view-url the leader.
+    /// Read from the API server, or with --view-url from the leader.
     pub(crate) async fn read(cluster: &Cluster) -> Self {
         let reason = match cluster.target.view_url {
             Some(_) => leader::get::<PoliciesView>(cluster, POLICIES_PATH).await.map(|view| view.stopped),

@@ -201,7 +201,7 @@ impl Planner<'_> {
                 .iter()
                 .map(|one| of_backend(one, self.objects))
                 .partition(|target| text(&target.object, "address").is_none());
-            // One by one: the number of pairs of several Pods does not tell which of them had none.
+            // One by one: the number of pairs of several Pods does not show which of them had none.
             for pod in pods {
                 self.run(ProbeTarget::Endpoint, vec![pod], &probe(number.into()), false);
             }

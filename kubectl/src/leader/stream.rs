@@ -63,7 +63,7 @@ impl LeaderStream {
     }
 }
 
-/// Asks the leader, a second time when it has just changed.
+/// Opens a stream of the leader; retries once if the leader has just changed.
 pub(crate) async fn open(cluster: &Cluster, path: &str, token: &str) -> anyhow::Result<Opened> {
     let once = async || {
         let opened = timeout(DEADLINE, once(cluster, path, token)).await;
@@ -106,12 +106,14 @@ async fn request<S>(stream: S, forward: Option<Portforwarder>, path: &str, token
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("asking the leader")?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.context("sending a request to the leader")?;
     let connection = tokio::spawn(connection).abort_handle();
     let mut bearer = HeaderValue::from_str(&format!("Bearer {token}")).context("sending the token")?;
     bearer.set_sensitive(true);
     let request = Request::get(path).header(HOST, format!("localhost:{PORT}")).header(AUTHORIZATION, bearer);
-    let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await.context("asking the leader")?;
+    let response =
+        sender.send_request(request.body(Empty::<Bytes>::new())?).await.context("sending a request to the leader")?;
     let (head, body): (_, Incoming) = Response::into_parts(response);
     let stream = LeaderStream { body, connection, _forward: forward };
     if head.status == StatusCode::OK {

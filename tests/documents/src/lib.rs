@@ -32,13 +32,13 @@ pub fn compare(path: &Path, part: &str, table: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// What is wrong, for a test to show.
-pub fn compare_file(path: &Path, wanted: &str) -> Result<(), String> {
+pub fn compare_file(path: &Path, expected: &str) -> Result<(), String> {
     let shown = path.display();
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        return std::fs::write(path, wanted).map_err(|error| format!("{shown}: {error}"));
+        return std::fs::write(path, expected).map_err(|error| format!("{shown}: {error}"));
     }
     let found = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-    if found == wanted { Ok(()) } else { Err(format!("{shown} is not what the code says: UPDATE_DOCS=1 writes it")) }
+    if found == expected { Ok(()) } else { Err(format!("{shown} is not what the code says: UPDATE_DOCS=1 writes it")) }
 }
 
 #[cfg(test)]

@@ -101,7 +101,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_accounts_token_for_the_audience_is_accepted() {
-        let client = Client::new(tower::service_fn(|_| async { Err::<hyper::Response<String>, _>("not asked") }), "a");
+        let client =
+            Client::new(tower::service_fn(|_| async { Err::<hyper::Response<String>, _>("unexpected request") }), "a");
         let access = Access::new(client, "oke-node-manager");
         let judge =
             |status: Value| access.judge(&serde_json::from_value(status).unwrap()).map_err(|(status, _)| status);

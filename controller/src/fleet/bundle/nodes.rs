@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{BundleSources, FOLDER};
 
-/// The agents that are asked before their turn, so that silent ones cost their time together.
+/// Requests that are in flight ahead of the node being written, so that the timeouts of silent agents overlap.
 const AHEAD: usize = 4;
 /// Until a reply begins.
 const REPLY: Duration = Duration::from_secs(15);

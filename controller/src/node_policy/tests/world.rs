@@ -45,7 +45,7 @@ pub(super) struct Agent {
     /// Whether it takes policies, and whether it answers.
     pub(super) is_supporting: bool,
     pub(super) is_silent: bool,
-    /// Whether it was ever asked to leave the values of a policy.
+    /// Whether a document ever made it keep the values of a policy.
     pub(super) was_kept: bool,
     has_problem: bool,
     // What the leader knows.

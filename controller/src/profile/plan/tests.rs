@@ -107,7 +107,7 @@ fn planned(case: &Path) -> String {
         writeln!(text, "of missing profiles: {}", plan.abandoned).unwrap();
     }
     for (instance, pool) in &selections.nominated {
-        writeln!(text, "asks about {instance}: {pool}").unwrap();
+        writeln!(text, "query {instance}: {pool}").unwrap();
     }
     for problem in &plan.problems {
         writeln!(text, "event on {}: {}: {}", problem.node, problem.reason, problem.note).unwrap();

@@ -142,12 +142,12 @@ impl<'a> Selections<'a> {
     fn add(&mut self, node: &'a NodeView, matchers: &BTreeMap<&str, Matcher<'_>>) {
         let holder = node.instance.as_ref().map(|instance| *self.instances.entry(instance.clone()).or_insert(node));
         let senior = holder.filter(|holder| holder.name != node.name).map(|holder| holder.name.as_str());
-        let wanted = node.vnics.as_deref().map_or(Ok(Vec::new()), requested_profiles);
-        if let Err(error) = &wanted {
+        let requested = node.vnics.as_deref().map_or(Ok(Vec::new()), requested_profiles);
+        if let Err(error) = &requested {
             let note = format!("annotation {}: {error}; nothing changes until it is valid", api::VNICS_ANNOTATION);
             self.problems.push(NodeProblem { node: node.name.as_str(), reason: INVALID_ANNOTATION, note });
         }
-        let mut named: BTreeSet<&str> = wanted.iter().flatten().map(String::as_str).collect();
+        let mut named: BTreeSet<&str> = requested.iter().flatten().map(String::as_str).collect();
         let labels = node.labels.map();
         for (name, selection) in &mut self.profiles {
             let is_named = named.remove(name);
@@ -160,13 +160,13 @@ impl<'a> Selections<'a> {
             if !selected {
                 continue;
             }
-            let is_wanted = !by_annotation || is_named;
+            let is_requested = !by_annotation || is_named;
             match (&node.instance, senior, &node.stranger) {
                 // No partial effect: the other names may be wrong too.
-                (Some(instance), _, _) if by_annotation && wanted.is_err() => {
+                (Some(instance), _, _) if by_annotation && requested.is_err() => {
                     selection.undecided.insert(instance.clone());
                 }
-                (Some(instance), Some(senior), _) if is_wanted => {
+                (Some(instance), Some(senior), _) if is_requested => {
                     // Nothing is created for it, and nothing is removed.
                     selection.undecided.insert(instance.clone());
                     selection.excluded.insert(&node.name, format!("its instance is that of Node {senior}"));
@@ -176,7 +176,7 @@ impl<'a> Selections<'a> {
                     );
                     self.problems.push(NodeProblem { node: node.name.as_str(), reason: SECOND_CLAIM, note });
                 }
-                (Some(instance), None, _) if is_wanted => {
+                (Some(instance), None, _) if is_requested => {
                     let confirmation = matcher.confirmation(node, instance);
                     if !matches!(confirmation, Confirmation::NotNeeded)
                         && let Some(pool) = &node.node_pool
@@ -185,10 +185,10 @@ impl<'a> Selections<'a> {
                     }
                     self.problems.extend(selection.take(node, instance, confirmation));
                 }
-                (None, _, None) if is_wanted => {
+                (None, _, None) if is_requested => {
                     selection.unborn.insert(node.name.as_str());
                 }
-                (None, _, Some(error)) if is_wanted => {
+                (None, _, Some(error)) if is_requested => {
                     selection.excluded.insert(&node.name, "its providerID names no OCI instance".to_owned());
                     let note = format!("VnicProfile {name} is for this Node, but its {error}");
                     self.problems.push(NodeProblem { node: node.name.as_str(), reason: NO_INSTANCE, note });

@@ -1,4 +1,4 @@
-//! What a summary says about the node's policies: enough for the controller to know whether to ask for more.
+//! The part of a summary about the node's policies: from it the controller knows whether to request the answer.
 
 use serde::{Deserialize, Serialize};
 

@@ -30,7 +30,7 @@ pub struct ProbeReport {
     pub link_subnets: Vec<IpNetwork>,
     /// The kernel's route for them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub route: Option<RouteSeen>,
+    pub route: Option<ObservedRoute>,
     /// What arrived, of a task that receives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received: Option<Received>,
@@ -113,7 +113,7 @@ pub enum Failure {
 /// A route as the kernel finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RouteSeen {
+pub struct ObservedRoute {
     /// The link by which packets leave; empty where the kernel has no route.
     pub device: String,
     /// The link that has the source address.

@@ -32,7 +32,7 @@ pub(super) struct Diagnosis {
 
 /// On a node with accelerators, if the agent lacks the capability.
 const NOT_READ: &str = "Kernel messages are not read: set agent.kernelLog (docs/accelerators.md). Problems of GPUs and RDMA ports that only \
-                        these messages show are not seen.";
+                        these messages show are not reported.";
 
 /// A condition and its next step.
 #[derive(Debug, Serialize)]

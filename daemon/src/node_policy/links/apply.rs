@@ -22,9 +22,10 @@ use crate::node_policy::resolve::DesiredValue;
 use crate::probes::ProbeEnvironment;
 use crate::settings::Settings;
 
-/// How long the leader may take until it asks this node again.
+/// How long the agent waits for the next request of the leader.
 const CONFIRMATION: Duration = Duration::from_secs(120);
-/// How often gateway and metadata service are probed until the leader asks, and how often in a row they may be silent.
+/// The interval between probes of gateway and metadata service until a request of the leader arrives, and the probes that may
+/// fail in a row.
 const REPROBE: Duration = Duration::from_secs(10);
 const MISSES_MAX: u32 = 2;
 /// So many replies of the channel are not lost by chance: each is repeated for seconds.

@@ -70,7 +70,7 @@ pub(super) struct LinkHistory<'a> {
     pub(super) journal: &'a Content,
     /// What identifies each link.
     pub(super) macs: &'a BTreeMap<String, Option<String>>,
-    /// Whether the leader has asked since the last change that it did not confirm.
+    /// Whether a request of the leader arrived after the last change that it did not confirm.
     pub(super) has_leader: bool,
     /// Options that the agent itself sets now.
     pub(super) owned: &'a BTreeSet<Item>,
@@ -98,7 +98,7 @@ pub(super) fn plan(facts: Facts<'_>, links: LinkHistory<'_>) -> LinkPlan {
                 planned.rest.reports.push(report(&step.item, desired, &step.from, it.state, message));
             }
             Some(it) if !has_leader => {
-                let message = format!("{}; tried again when the leader asks", it.message);
+                let message = format!("{}; retried after the next request of the leader", it.message);
                 planned.rest.reports.push(report(&step.item, desired, &step.from, it.state, message));
             }
             _ => {

@@ -18,7 +18,7 @@ enum Step {
     Journaled,
     /// The MTU is changed.
     Changed,
-    /// The probes passed, and the leader has not asked.
+    /// The probes passed, and no request of the leader arrived.
     Probed,
     /// The same, and another program removed addresses and routes.
     Probed1200,

@@ -1,4 +1,4 @@
-//! A leader behind the gateway: it asks the agent each second, as the controller does, and sends documents.
+//! A leader behind the gateway: it polls the agent each second, as the controller does, and sends documents.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -52,7 +52,7 @@ impl Leader {
         }
     }
 
-    /// Starts an agent that trusts this leader, waits until it is ready, and asks it from now on unless that is paused.
+    /// Starts an agent that trusts this leader, waits until it is ready, and polls it from now on unless polling is paused.
     pub(crate) fn agent(&self, node: &Node) -> Agent {
         let container = node.container().with_config_map(api::CONTROLLER_KEYS, &node.path("keys"));
         let agent = node.start(container, &["--node-ip", "10.0.10.7"]);
@@ -66,12 +66,12 @@ impl Leader {
         agent
     }
 
-    /// Asks no more, as a leader that is gone.
+    /// Stops polling, as a leader that is gone.
     pub(crate) fn pause(&self) {
         self.is_paused.store(true, Ordering::Relaxed);
     }
 
-    /// Asks each second.
+    /// Polls each second.
     pub(crate) fn resume(&self) {
         self.is_paused.store(false, Ordering::Relaxed);
         let (netns, peer, client) = (self.fabric.clone(), self.peer(), Client::new(self.identity.clone()));

@@ -95,7 +95,7 @@ impl PolicySummary {
         if self.progress_message.is_empty() { &self.applied_message } else { &self.progress_message }
     }
 
-    /// The reasons that a person may want to act on.
+    /// The reasons that may need action.
     pub(crate) fn reasons(&self) -> impl Iterator<Item = &str> {
         let pending = if self.progress.is_empty() { "" } else { self.applied.as_str() };
         let failing = self.failing.iter().map(|failing| failing.reason.as_str());
