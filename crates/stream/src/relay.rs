@@ -142,13 +142,13 @@ impl Relay {
         let name = path.split_once('/').map_or(path.as_str(), |(_, name)| name);
         let name = if name.is_empty() { "_" } else { name };
         let head = entry_head(&format!("{}/{name}", self.folder), size)?;
-        let used = self.relayed.bytes + self.heads;
-        if size > self.bytes_max.saturating_sub(used) {
+        let heads = self.heads + head.len() as u64;
+        if size.saturating_add(self.relayed.bytes + heads) > self.bytes_max {
             self.excess = Some(path);
             return Ok(());
         }
         self.relayed.entries += 1;
-        self.heads += head.len() as u64;
+        self.heads = heads;
         out.extend_from_slice(&head);
         self.current = name.to_owned();
         Ok(())
