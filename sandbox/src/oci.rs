@@ -169,6 +169,12 @@ impl OciApi {
         self.access.emulator.set_instance_state(node, state)
     }
 
+    /// The names of the instances that were restarted through it, in the order of the restarts. One that was requested several
+    /// times with the same retry token counts once.
+    pub fn restarts(&self) -> Vec<String> {
+        self.access.emulator.state().restarts.clone()
+    }
+
     /// All attachments, those that are DETACHED included.
     pub fn attachments(&self) -> Vec<AttachmentRecord> {
         let state = self.access.emulator.current();

@@ -144,6 +144,17 @@ impl Oci {
         self.object(call).await
     }
 
+    /// Restarts an instance: its system is asked to shut down, and loses its power if it has not after 15 minutes. Returns once the
+    /// restart is accepted. A repetition with the same token, within 24 hours, restarts nothing again.
+    pub async fn soft_reset(&self, instance: &Ocid, token: &RetryToken) -> Result<Instance, Error> {
+        let mut call = get("InstanceAction", instance.as_str(), format!("/instances/{instance}"));
+        call.method = Method::POST;
+        call.body = Some(Vec::new());
+        call.query.push(("action", "SOFTRESET".to_owned()));
+        call.retry_token = Some(token);
+        self.object(call).await.map(|read| read.value)
+    }
+
     /// Deletes an address.
     pub async fn delete_address(&self, family: Family, id: &Ocid) -> Result<(), Error> {
         let names = names(family);

@@ -21,6 +21,9 @@ const MANIFESTS: [(&str, &str); 4] = [
     ("", include_str!("../../../manifests/overlays/oke-vcn-native/takeover.yaml")),
 ];
 
+/// The permission that only tasks which reboot nodes need.
+const RESTART: &str = "INSTANCE_POWER_ACTIONS";
+
 type Words<'a> = BTreeSet<&'a str>;
 
 /// The rows of the table of permissions, by columns.
@@ -53,7 +56,7 @@ fn every_call_of_the_client_has_one_row() {
 fn every_operation_of_the_api_has_one_row() {
     // Operations are the quoted words in CamelCase that begin with what is done.
     let quoted = CALLS.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
-    let begins = ["Get", "List", "Create", "Delete", "Update", "Attach", "Detach", "Bulk"];
+    let begins = ["Get", "List", "Create", "Delete", "Update", "Attach", "Detach", "Bulk", "InstanceAction"];
     let operations: Words<'_> = quoted.filter(|word| begins.iter().any(|verb| word.starts_with(verb))).collect();
     assert!(operations.len() >= 16, "{operations:?}");
     assert_eq!(column(1), operations);
@@ -123,10 +126,23 @@ fn the_policies_allow_what_the_calls_need_and_no_more() {
         let rows = rows().into_iter().filter(|row| row[3] == compartment);
         let needed: Words<'_> = rows.flat_map(|row| permissions(row[2])).collect();
         // Statements that list permissions; those of optional calls name a resource type.
-        let statements =
-            PAGE.lines().filter(|line| line.contains(" to {") && line.contains(&format!("in compartment {name}")));
+        let statements = PAGE.lines().filter(|line| {
+            line.contains(" to {") && line.contains(&format!("in compartment {name}")) && !line.contains(RESTART)
+        });
         let allowed: Vec<Words<'_>> =
             statements.map(|line| permissions(line.split('{').nth(1).unwrap().split('}').next().unwrap())).collect();
         assert_eq!(allowed, [needed.clone(), needed], "workload identity and instance principal, {compartment}");
+    }
+}
+
+#[test]
+fn restarting_an_instance_has_statements_of_its_own() {
+    let rows: Vec<_> = rows().into_iter().filter(|row| row[3] == "instance, for reboots").collect();
+    assert_eq!(rows.iter().map(|row| row[2]).collect::<Vec<_>>(), [RESTART]);
+    let statements: Vec<&str> =
+        PAGE.lines().filter(|line| line.starts_with("Allow ") && line.contains(RESTART)).collect();
+    assert_eq!(statements.len(), 2, "workload identity and instance principal");
+    for statement in statements {
+        assert!(statement.contains(" to {INSTANCE_POWER_ACTIONS} in compartment NODES"), "{statement}");
     }
 }

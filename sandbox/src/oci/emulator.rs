@@ -73,6 +73,8 @@ pub(super) enum Task {
     Detach(String),
     /// Undoes an attach or detach that has begun.
     GiveUp(String),
+    /// Ends the restart of the instance of this name.
+    Restart(String),
     CreateAddresses {
         vnic: Ocid,
         family: Family,
@@ -158,6 +160,7 @@ impl Emulator {
             Operation::AttachVnic => return self.attach_vnic(state, request),
             Operation::DetachVnic => return self.detach_vnic(state, id, request),
             Operation::CreateAddress => return self.create_address(state, *family, request),
+            Operation::InstanceAction => return self.act_on_instance(state, id, request),
             Operation::BulkCreateAddresses => return self.create_addresses(state, *family, request),
             Operation::UpdateVnic if state.ignored.contains(operation) => self.get_vnic(state, id),
             Operation::DeleteAddress if state.ignored.contains(operation) => Ok(Response::empty()),
@@ -185,6 +188,7 @@ impl Emulator {
             Task::Attach(id) => self.finish_attach(&id),
             Task::Detach(id) => self.finish_detach(&id),
             Task::GiveUp(id) => self.give_up(&id),
+            Task::Restart(node) => self.finish_restart(&node),
             Task::CreateAddresses { vnic, family, items } => self.finish_create(&vnic, family, &items),
         }
     }

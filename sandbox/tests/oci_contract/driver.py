@@ -94,6 +94,8 @@ def call(operation, given):
         return network.get_subnet(given["id"])
     if operation == "getInstance":
         return compute.get_instance(given["id"])
+    if operation == "instanceAction":
+        return compute.instance_action(given["id"], given["action"], **token)
     if operation == "listAgentPlugins":
         return every(plugins.list_instance_agent_plugins, given["compartmentId"], given["instanceId"])
     if operation == "listComputeHosts":

@@ -12,5 +12,6 @@ mod logins;
 mod our_client;
 mod reads;
 mod regions;
+mod restarts;
 mod scene;
 mod sdk_client;

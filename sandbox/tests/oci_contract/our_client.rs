@@ -84,6 +84,7 @@ async fn call(oci: &Oci, operation: &str, arguments: &Value) -> Result<Reply, Er
         }
         "getSubnet" => plain(&oci.subnet(&id("id")).await?),
         "getInstance" => plain(&oci.instance(&id("id")).await?),
+        "instanceAction" => plain(&oci.soft_reset(&id("id"), &token).await?),
         "listAgentPlugins" => plain(&oci.agent_plugins(&id("compartmentId"), &id("instanceId")).await?),
         "listComputeHosts" => plain(&oci.compute_hosts(&id("compartmentId")).await?),
         "listMaintenanceEvents" => plain(&oci.maintenance_events(&id("compartmentId")).await?),

@@ -1,13 +1,13 @@
-//! Instances and shapes: only read.
+//! Instances and shapes: read, and restarted.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use vcn::MachineKind;
 
-use super::message::not_found;
+use super::message::{invalid, missing, not_found, refuse};
 use super::state::State;
-use super::{AVAILABILITY_DOMAIN, Emulator, Outcome, Request, Response};
+use super::{AVAILABILITY_DOMAIN, Emulator, OperationResult, Outcome, Request, Response, Task};
 use crate::network::Instance;
 
 /// When every instance and subnet was created.
@@ -17,6 +17,31 @@ impl Emulator {
     pub(super) fn get_instance(&self, state: &State, id: &str) -> Outcome {
         let instance = self.vcn().inventory().by_id(id).ok_or_else(not_found)?;
         Ok(Response::object(instance_document(state, &instance), 1))
+    }
+
+    /// Restarts an instance, which must be running. The service knows more actions than those that the tests use.
+    pub(super) fn act_on_instance(&self, state: &mut State, id: &str, request: &Request) -> Outcome<OperationResult> {
+        let instance = self.vcn().inventory().by_id(id).ok_or_else(not_found)?;
+        match request.query("action").ok_or_else(|| missing("action"))? {
+            "SOFTRESET" | "RESET" => {}
+            other => return Err(invalid(format!("the action {other} is not emulated"))),
+        }
+        if let Some(other) = state.instance_states.get(&instance.name).filter(|other| *other != "RUNNING") {
+            return Err(refuse(409, "IncorrectState", format!("the instance is {other}")));
+        }
+        state.instance_states.insert(instance.name.clone(), "STOPPING".to_owned());
+        state.restarts.push(instance.name.clone());
+        let response = Response::object(instance_document(state, &instance), 1);
+        let later = Some((self.settings().restarting, Task::Restart(instance.name)));
+        Ok(OperationResult { response, created: None, later })
+    }
+
+    /// It runs again, unless it was stopped or terminated meanwhile.
+    pub(super) fn finish_restart(&self, node: &str) {
+        let mut state = self.state();
+        if state.instance_states.get(node).is_some_and(|now| now == "STOPPING" || now == "STOPPED") {
+            state.instance_states.remove(node);
+        }
     }
 
     /// The plugins that the instance's cloud agent reports.

@@ -30,6 +30,8 @@ macro_rules! operations {
 operations! {
     /// `GET /instances/{id}`
     GetInstance,
+    /// `POST /instances/{id}`
+    InstanceAction,
     /// `GET /instanceagents/{id}/plugins`
     ListInstanceAgentPlugins,
     /// `GET /computeHosts`
@@ -102,6 +104,7 @@ pub(in crate::oci) fn route(method: &Method, path: &str) -> Option<Route> {
     let family = if parts.first() == Some(&"ipv6") { Family::Ipv6 } else { Family::Ipv4 };
     let (operation, id) = match (verb, parts.as_slice()) {
         ("GET", ["instances", id]) => (GetInstance, *id),
+        ("POST", ["instances", id]) => (InstanceAction, *id),
         ("GET", ["computeHosts"]) => (ListComputeHosts, ""),
         ("GET", ["instanceMaintenanceEvents"]) => (ListInstanceMaintenanceEvents, ""),
         ("GET", ["shapes"]) => (ListShapes, ""),
@@ -138,6 +141,6 @@ impl std::str::FromStr for Operation {
 impl Operation {
     /// Whether it uses a retry token.
     pub(super) const fn takes_retry_token(self) -> bool {
-        matches!(self, Self::AttachVnic | Self::CreateAddress | Self::BulkCreateAddresses)
+        matches!(self, Self::AttachVnic | Self::CreateAddress | Self::BulkCreateAddresses | Self::InstanceAction)
     }
 }

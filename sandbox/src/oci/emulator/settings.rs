@@ -13,6 +13,8 @@ pub struct OciSettings {
     pub listed_after: Duration,
     /// How long it is DETACHING.
     pub detaching: Duration,
+    /// How long an instance is STOPPING when it is restarted.
+    pub restarting: Duration,
     /// How long a bulk request takes.
     pub bulk: Duration,
     /// The most entries on a page, whatever the caller's limit.
@@ -32,6 +34,7 @@ impl Default for OciSettings {
             provisioning: Duration::ZERO,
             listed_after: Duration::ZERO,
             detaching: Duration::from_millis(100),
+            restarting: Duration::from_millis(100),
             bulk: Duration::from_millis(20),
             page: 100,
             addresses_per_vnic: 64,

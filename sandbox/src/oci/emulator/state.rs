@@ -20,6 +20,8 @@ pub(in crate::oci) struct State {
     pub(in crate::oci) addresses: BTreeMap<String, AddressRecord>,
     /// By instance name, where it is not RUNNING.
     pub(in crate::oci) instance_states: BTreeMap<String, String>,
+    /// The names of instances that were restarted, in the order of the restarts.
+    pub(in crate::oci) restarts: Vec<String>,
     /// Plugins of the cloud agent, by instance name and their own.
     pub(in crate::oci) agent_plugins: BTreeMap<String, BTreeMap<String, AgentPluginState>>,
     /// Instances whose host is unhealthy, by name.

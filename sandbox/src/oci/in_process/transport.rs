@@ -108,7 +108,7 @@ impl InProcessTransport {
     /// Attaching and detaching takes until the test settles it, creating addresses only where it is paced.
     fn accept(&self, task: Task) {
         match task {
-            Task::Attach(_) | Task::Detach(_) | Task::GiveUp(_) => self.script().waiting.push(task),
+            Task::Attach(_) | Task::Detach(_) | Task::GiveUp(_) | Task::Restart(_) => self.script().waiting.push(task),
             Task::CreateAddresses { .. } => {
                 self.script().waiting.push(task);
                 self.create_addresses();

@@ -36,6 +36,7 @@ type arguments struct {
 	Family        string
 	RetryToken    *string
 	IfMatch       *string
+	Action        string
 	Body          json.RawMessage
 	Items         json.RawMessage
 }
@@ -177,6 +178,11 @@ func (d *driver) call(ctx context.Context, operation string, given arguments) (a
 		return response.Subnet, response.Etag, err
 	case "getInstance":
 		response, err := d.compute.GetInstance(ctx, core.GetInstanceRequest{InstanceId: given.ID})
+		return response.Instance, response.Etag, err
+	case "instanceAction":
+		action := core.InstanceActionActionEnum(given.Action)
+		request := core.InstanceActionRequest{InstanceId: given.ID, Action: action, OpcRetryToken: given.RetryToken}
+		response, err := d.compute.InstanceAction(ctx, request)
 		return response.Instance, response.Etag, err
 	case "listAgentPlugins":
 		return pages(func(page *string) ([]computeinstanceagent.InstanceAgentPluginSummary, *string, error) {
