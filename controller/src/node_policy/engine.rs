@@ -142,13 +142,6 @@ pub(crate) struct SendProblem {
     pub message: String,
 }
 
-impl PolicyObjects {
-    /// Whether a policy of this uid is of a later version.
-    pub(crate) fn cannot_read(&self, uid: &str) -> bool {
-        self.unreadable.values().any(|unreadable| unreadable == uid)
-    }
-}
-
 impl Engine {
     /// One step. The caller carries the actions out, and reports what became of them.
     pub(crate) fn step(&mut self, world: &World<'_>) -> Actions {
@@ -245,6 +238,12 @@ impl Engine {
         nodes.len()
     }
 
+    /// How many policies the last step planned, with those that no object has.
+    #[cfg(test)]
+    pub(crate) const fn planned(&self) -> usize {
+        self.plans.len()
+    }
+
     /// Compares summaries with known answers, and requests the answers that differ.
     fn observe(&mut self, world: &World<'_>, actions: &mut Actions) {
         let names: BTreeSet<&str> = world.nodes.iter().map(NodeInput::name).collect();
@@ -276,11 +275,13 @@ impl Engine {
 
     /// Renders the documents of all nodes, and sends those that differ from what the agents have.
     fn send(&mut self, world: &World<'_>, actions: &mut Actions) {
+        let planned: BTreeSet<&str> = self.plans.iter().map(|planned| planned.policy.uid.as_str()).collect();
         let mut renderer = Renderer::new(&self.plans, world.cluster);
         for node in world.nodes {
             let Some(memory) = self.nodes.get_mut(node.name()) else { continue };
             let Some(known) = &memory.answer else { continue };
-            let is_held = known.answer.policies.iter().any(|policy| world.policies.cannot_read(&policy.uid));
+            // One of a later version, or one too many that no object has.
+            let is_held = known.answer.policies.iter().any(|policy| !planned.contains(policy.uid.as_str()));
             let is_ready = !memory.is_in_request && memory.retry.is_none_or(|retry| retry <= world.now);
             // A Node that is being deleted keeps what it has.
             if is_held || !is_ready || node.view.leaving || node.state(true) != AgentState::Answered {

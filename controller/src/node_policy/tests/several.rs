@@ -213,3 +213,33 @@ fn canaries_that_fall_silent_together_do_not_hide_their_failure() {
     let target = cluster.status("web").target;
     assert_eq!(cluster.agents.iter().filter(|agent| agent.ever.contains(&target)).count(), 3);
 }
+
+#[test]
+fn agents_that_invent_policies_keep_no_other_node_waiting() {
+    let mut cluster = settled(20);
+    cluster.agent("n9").is_silent = true;
+    cluster.run(400);
+    cluster.delete("web");
+    cluster.until(900, "the object is gone", |cluster| !cluster.policies.contains_key("web"));
+    cluster.agents.iter_mut().take(8).for_each(|agent| agent.is_inventing = true);
+    let mut most = 0;
+    for _ in 0..300 {
+        cluster.run(1);
+        most = most.max(cluster.engine.planned());
+    }
+    assert!((40..=100).contains(&most), "{most} policies are planned");
+    cluster.agent("n9").is_silent = false;
+    cluster.until(120, "it is undone when it is back", |cluster| cluster.agents[9].document.policies.is_empty());
+    assert!(cluster.agents.iter().take(8).all(|agent| agent.document.policies.is_empty()));
+    // Another policy reaches the others as before.
+    for agent in cluster.agents.iter_mut().take(8) {
+        agent.view.labels = [("pool".to_owned(), "other".to_owned())].into_iter().collect();
+    }
+    let selector = json!({ "matchExpressions": [{ "key": "pool", "operator": "DoesNotExist" }] });
+    let settings = json!({ "sysctls": { "vm.dirty_ratio": "5" } });
+    let base = json!({ "rollout": fast(), "allNodes": false, "nodeSelector": selector, "settings": settings });
+    cluster.apply(policy("base", &base));
+    cluster.until(900, "the others have it", |cluster| {
+        cluster.agents.iter().skip(8).all(|agent| agent.value("vm.dirty_ratio").is_some())
+    });
+}

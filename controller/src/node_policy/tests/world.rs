@@ -1,6 +1,7 @@
 //! A cluster in memory. Each step takes a second; a leader steps its engine every few seconds, and carries the actions out. It can be
 //! killed before or after each of them.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,9 @@ pub(super) struct Agent {
     pub(super) is_silent: bool,
     /// Whether a document ever made it keep the values of a policy.
     pub(super) was_kept: bool,
+    /// Whether each of its answers names other policies that no object has.
+    pub(super) is_inventing: bool,
+    answers: Cell<usize>,
     has_problem: bool,
     // What the leader knows.
     summary: Option<Summary>,
@@ -100,6 +104,8 @@ impl Agent {
             is_supporting: true,
             is_silent: false,
             was_kept: false,
+            is_inventing: false,
+            answers: Cell::new(0),
             has_problem: false,
             summary: None,
             answered: None,
@@ -136,6 +142,14 @@ impl Agent {
             state,
             on_delete: policy.on_delete,
         });
+        let number = self.answers.replace(self.answers.get() + 1);
+        let invented = (0..if self.is_inventing { 49 } else { 0 }).map(|other| AnsweredPolicy {
+            uid: format!("{}-{number}-{other}", self.view.name),
+            revision: "r".to_owned(),
+            mode: DocumentMode::Apply,
+            state,
+            ..AnsweredPolicy::default()
+        });
         let reports = self.document.sysctls.iter().filter_map(|entry| {
             let policy = self.document.policy(entry.policy)?;
             let item = |state| ItemReport {
@@ -156,7 +170,7 @@ impl Agent {
             version: 1,
             document: self.document.revision.clone(),
             cluster: self.document.cluster.clone(),
-            policies: policies.collect(),
+            policies: policies.chain(invented).collect(),
             items: reports.collect(),
             baseline: self.document.baseline.clone(),
             ..NodeAnswer::default()
