@@ -12,6 +12,8 @@ mod observed;
 mod plan;
 mod probe;
 mod restore;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -123,18 +125,13 @@ impl LinkApplier {
         }
     }
 
-    /// Restores an unfinished change of an earlier agent. Called once, before everything else.
-    pub(super) fn recover(&mut self) {
-        match self.journal.read() {
-            Ok(()) => drop(self.undo_unfinished()),
-            // Without a journal nothing can be undone; changes begin with a new one.
-            Err(error) => tracing::warn!(event = "policy.journal_unreadable", error = chain(&error)),
+    /// Restores an unfinished change, of an earlier agent or one that could not be undone yet: before everything else, also
+    /// without a document. Returns whether none is left.
+    pub(super) fn recover(&mut self) -> bool {
+        if let Err(error) = self.journal.read() {
+            tracing::warn!(event = "policy.journal_unreadable", error = chain(&error));
         }
-    }
-
-    /// Returns whether no change is left to be undone.
-    fn undo_unfinished(&mut self) -> bool {
-        let Some(change) = &self.journal.content.unfinished else { return true };
+        let Some(change) = &self.journal.content.unfinished else { return self.journal.is_read() };
         let items: Vec<&str> = change.steps.iter().map(|step| &*step.item).collect();
         tracing::warn!(event = "policy.link_recovered", items = items.join(" "), "a change of a link was not finished");
         let message = "the agent ended before the change was confirmed".to_owned();
@@ -155,7 +152,7 @@ impl LinkApplier {
     /// Brings links in sync with a document, also with one that names none. It may wait for minutes: it has a thread of its own.
     /// Nothing while it is unknown which links the node has, or if the agent ends.
     pub(super) fn apply(&mut self, context: &LinkContext) -> Option<LinkOutcome> {
-        if !self.undo_unfinished() {
+        if !self.recover() {
             return None;
         }
         let notes = policy_settings(&self.settings.data_dir, &self.boot).unwrap_or_default();

@@ -128,8 +128,7 @@ impl Task {
     /// Undoes what an earlier agent did not finish, and applies the document of an earlier agent.
     async fn start(&mut self) -> Result<(), JoinError> {
         // First: it may be what keeps the metadata service from answering.
-        let links = self.link_applier.clone();
-        spawn_blocking(move || lock(&links).recover()).await?;
+        self.recover_links().await?;
         let mut facts = self.surroundings.facts.clone();
         let _ = timeout(PUBLISHED, facts.changed()).await;
         self.compare(Occasion::Start).await?;
@@ -139,6 +138,11 @@ impl Task {
         Ok(())
     }
 
+    async fn recover_links(&self) -> Result<(), JoinError> {
+        let links = self.link_applier.clone();
+        spawn_blocking(move || lock(&links).recover()).await.map(drop)
+    }
+
     /// Compares everything with the document, and answers.
     async fn compare(&mut self, occasion: Occasion) -> Result<(), JoinError> {
         // A guard of the channel must not live while the document is taken over.
@@ -146,7 +150,10 @@ impl Task {
         let store_error = if is_held { None } else { self.load().await? };
         let held = self.held.borrow_and_update().clone();
         let record_error = match held.document.clone() {
-            None => None,
+            None => {
+                self.recover_links().await?;
+                None
+            }
             Some(document) => {
                 let applier = self.applier.clone();
                 let is_known = self.compared.as_ref().is_some_and(|known| known.held.number == held.number);

@@ -23,6 +23,7 @@ const ITEMS_MAX: usize = 1024;
 pub(super) struct Journal {
     path: PathBuf,
     pub(super) content: Content,
+    is_read: bool,
 }
 
 /// What the file has.
@@ -141,19 +142,37 @@ pub(super) enum JournalError {
 impl Journal {
     /// An empty one, at its place.
     pub(super) fn new(data_dir: &Path) -> Self {
-        Self { path: data_dir.join(vcn::LINK_JOURNAL_FILE), content: Content::default() }
+        Self { path: data_dir.join(vcn::LINK_JOURNAL_FILE), content: Content::default(), is_read: false }
     }
 
-    /// Reads the file, if there is one.
+    /// Reads the file once, if there is one. After an error of the disk it is read again: it may be the only copy of a link's
+    /// addresses. A damaged file has no copy, and the next change begins another one.
     pub(super) fn read(&mut self) -> Result<(), JournalError> {
+        if self.is_read {
+            return Ok(());
+        }
         let path = || self.path.clone();
         let text = match read_state(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            read => read.map_err(|source| JournalError::Read { path: path(), source })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.is_read = true;
+                return Ok(());
+            }
+            Err(source) => {
+                // A link or a pipe in its place stays one.
+                self.is_read = source.kind() == io::ErrorKind::InvalidData;
+                return Err(JournalError::Read { path: path(), source });
+            }
+            Ok(text) => text,
         };
+        self.is_read = true;
         self.content =
             serde_json::from_slice(&text).map_err(|source| JournalError::Damaged { path: path(), source })?;
         Ok(())
+    }
+
+    /// Whether the file was read, or cannot be used. Nothing may change before.
+    pub(super) const fn is_read(&self) -> bool {
+        self.is_read
     }
 
     /// Writes a change of the content to the disk, or leaves both as they are.

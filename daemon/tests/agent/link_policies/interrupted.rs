@@ -86,6 +86,25 @@ fn killed_agents_change_is_restored_by_the_next_one() {
     });
 }
 
+/// A driver may take its link away for longer than one attempt, and a node that is cut off gets no document.
+#[test]
+fn restore_that_fails_is_tried_again_without_a_document() {
+    let (node, leader) = scene(1500);
+    let agent = leader.agent(&node);
+    let before = shown(&node);
+    kill_at(Step::Changed, &node, &leader, &agent);
+    drop(agent);
+    fs::remove_file(node.path("lib/node-policy.json")).unwrap();
+    node.sh("ip link set ens3 down; ip link set ens3 name away");
+    let container = node.container().with_config_map(api::CONTROLLER_KEYS, &node.path("keys"));
+    let agent = node.start(container, &["--node-ip", "10.0.10.7"]);
+    wait_for("a failed restore", || !agent.events("policy.link_not_restored").is_empty(), || agent.log());
+    assert!(unfinished(&node).is_object(), "the only copy of addresses and routes: {}", agent.log());
+    node.sh("ip link set away name ens3; ip link set ens3 up");
+    wait_for("all as before", || shown(&node) == before, || format!("{}\n{before}\n{}", shown(&node), agent.log()));
+    wait_for("the end of the change", || unfinished(&node).is_null(), || agent.log());
+}
+
 /// Before it ends: a node that is cut off gets no other agent.
 #[test]
 fn change_of_an_agent_that_ends_is_undone() {
