@@ -144,7 +144,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each parser of untrusted bytes; TARG
 lint: setup ## Check format, clippy, scripts, house rules, and licenses and sources of dependencies
 	@.ci/deny
 	cargo fmt --all --check
-	@for script in $(filter-out .ci/releases,$(wildcard .ci/*)) image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier fault-list faults install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/libcni/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in $(filter-out .ci/releases,$(wildcard .ci/*)) image/build image/kubectl $(addprefix tests/cluster/,bench build cases conform control-plane critest down e2e earlier fault-list faults init install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build tests/kube/oldest/build tests/kube/multus/build tests/libcni/build tests/tools/build sandbox/tests/oci_contract/go/build tests/uml/run tests/uml/init tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings
