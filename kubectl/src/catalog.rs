@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use api::{AttachmentReason, PolicyReason, ProfileReason};
+use api::{AttachmentReason, PolicyReason, ProfileReason, TaskReason};
 use health::collector::{Area, Signal};
 use health::collectors;
 use health::fleet::{AGENT_ACCOUNT_MISSING, NODE_NOT_READY, controller_signal_healthy};
@@ -115,11 +115,13 @@ pub(crate) fn entries() -> Vec<Entry> {
     let attachment = AttachmentReason::ALL.iter().map(|it| of_reason("reason of a VnicAttachment", *it));
     let profile = ProfileReason::ALL.iter().map(|it| of_reason("reason of a VnicProfile", *it));
     let policy = PolicyReason::ALL.iter().map(|it| of_reason("reason of a NodePolicy", *it));
+    let task = TaskReason::ALL.iter().map(|it| of_reason("reason of a NodeTask", *it));
     let devices = device::reasons().map(|(word, next)| {
         let means = "A device of the node has this problem; the condition's message names the device.";
         entry("reason of a Node's condition", &word, &[("Means", means), ("Do", next)])
     });
-    let known = of_node().into_iter().chain(codes()).chain(agent).chain(attachment).chain(profile).chain(policy);
+    let known =
+        of_node().into_iter().chain(codes()).chain(agent).chain(attachment).chain(profile).chain(policy).chain(task);
     known.chain(devices).chain(signals).chain(of_rules).chain(xids()).collect()
 }
 

@@ -20,7 +20,7 @@ pub const MESSAGE_MAX: usize = 160;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Which one: Attached, Configured or Ready; of a NodePolicy: Progressing or Applied.
+    /// Which one: Attached, Configured or Ready; of a NodePolicy: Progressing or Applied; of a NodeTask: Complete or Failed.
     #[serde(rename = "type")]
     #[schemars(schema_with = "schema::word::<1, 32>")]
     pub kind: String,
@@ -52,6 +52,10 @@ pub enum ConditionType {
     Progressing,
     /// All nodes of a policy have its settings.
     Applied,
+    /// A task succeeded.
+    Complete,
+    /// A task failed, or was refused.
+    Failed,
 }
 
 /// Whether it holds.
@@ -117,7 +121,7 @@ pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     changed
 }
 
-words!(ConditionType: Attached, Configured, Ready, Progressing, Applied);
+words!(ConditionType: Attached, Configured, Ready, Progressing, Applied, Complete, Failed);
 words!(ConditionStatus: True, False, Unknown);
 
 /// How many bytes a text takes in etcd, without its quotes: as JSON, in which the API server writes `<`, `>` and `&` in six

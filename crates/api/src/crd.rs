@@ -12,6 +12,7 @@ use kube::CustomResourceExt;
 
 use crate::network_test::NetworkTest;
 use crate::node_policy::NodePolicy;
+use crate::node_task::NodeTask;
 use crate::vnic_attachment::VnicAttachment;
 use crate::vnic_profile::VnicProfile;
 
@@ -87,11 +88,25 @@ const POLICY_COLUMNS: &[Column] = &[
     ("Age", "date", CREATED, "When it was created.", Always),
 ];
 
+const TASK_COLUMNS: &[Column] = &[
+    ("State", "string", ".status.state", "Whether the action runs, and how it ended.", Always),
+    ("Reason", "string", ".status.reason", "Why.", Always),
+    ("Node", "string", ".spec.node", "The node; empty if a selector chooses them.", Always),
+    ("Nodes", "integer", ".status.nodes.matched", "Nodes of the task.", Always),
+    ("Succeeded", "integer", ".status.nodes.succeeded", "Of those, succeeded.", Always),
+    ("Failed", "integer", ".status.nodes.failed", "Of those, failed.", Always),
+    ("Skipped", "integer", ".status.nodes.skipped", "Nodes on which nothing was done.", Wide),
+    ("Created-By", "string", ".status.createdBy", "The user or program that created it.", Wide),
+    ("Message", "string", ".status.message", "The reason in words.", Wide),
+    ("Age", "date", CREATED, "When it was created.", Always),
+];
+
 /// All of them, by name.
 pub fn all() -> Vec<CustomResourceDefinition> {
     vec![
         with(NetworkTest::crd(), TEST_COLUMNS),
         with(NodePolicy::crd(), POLICY_COLUMNS),
+        with(NodeTask::crd(), TASK_COLUMNS),
         with(VnicAttachment::crd(), ATTACHMENT_COLUMNS),
         with(VnicProfile::crd(), PROFILE_COLUMNS),
     ]

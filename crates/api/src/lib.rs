@@ -12,6 +12,7 @@
 //!   vnic_name
 //!
 //!   node_policy      operators ──▶ NodePolicy ──▶ kernel settings and link options of nodes
+//!   node_task        operators ──▶ NodeTask ──▶ one action on nodes
 //!   network_test     operators ──▶ NetworkTest ──▶ probes between nodes
 //!
 //!   bundle           what agent, controller and kubectl exchange for support bundles
@@ -29,6 +30,7 @@ pub mod crd;
 mod names;
 mod network_test;
 pub mod node_policy;
+pub mod node_task;
 pub mod npn;
 mod provider_id;
 mod received;
@@ -39,19 +41,20 @@ mod vnic_profile;
 mod vnic_template;
 
 pub use annotation::{AnnotationError, requested_profiles};
-pub use condition::reason::{AttachmentReason, PolicyReason, ProfileReason};
+pub use condition::reason::{AttachmentReason, PolicyReason, ProfileReason, TaskReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
 pub use crd::size::{NAME_AND_SPEC_MAX, OBJECT_MAX, POD_ADDRESSES_MAX};
 pub use names::{
     AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, CREATED_BY_ANNOTATION, FIELD_MANAGER,
     FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG, NODE_NAME_MAX, NODE_POOL_ANNOTATION, POLICY_FINALIZER, PROFILE_FINALIZER,
-    PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
+    PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, TASK_FINALIZER, UID_TAG, VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
 };
 pub use network_test::{
     MAX_WORST_PAIRS, NetworkTest, NetworkTestSpec, NetworkTestStatus, PairVerdict, PodSelection, ProbeKind, STATUS_MAX,
     TargetService, TestCounts, TestLatency, TestProbe, TestSource, TestState, TestTarget, TestThroughput,
 };
 pub use node_policy::{NodePolicy, NodePolicySpec, NodePolicyStatus, NodeSettings};
+pub use node_task::{NodeTask, NodeTaskSpec, NodeTaskStatus};
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
 pub use received::{Received, UnreadableObject, lenient, lenient_list};

@@ -24,7 +24,10 @@ pub const PROFILE_FINALIZER: &str = "oke.oraclecloud.com/profile";
 /// On a NodePolicy: keeps the object until no agent that answers has it.
 pub const POLICY_FINALIZER: &str = "oke.oraclecloud.com/node-policy";
 
-/// On a NodePolicy: the user that created it. A ValidatingAdmissionPolicy accepts no other user's name.
+/// On a NodeTask: keeps the object until what it left on nodes is undone: our cordon, a Pod, a capture.
+pub const TASK_FINALIZER: &str = "oke.oraclecloud.com/node-task";
+
+/// On a NodePolicy or NodeTask: the user that created it. A ValidatingAdmissionPolicy accepts no other user's name.
 pub const CREATED_BY_ANNOTATION: &str = "oke.oraclecloud.com/created-by";
 
 /// On a VnicAttachment: the VnicProfile that it was made from. Its value is the profile's name, hence the names' length.

@@ -19,6 +19,7 @@ pub use links::{LinkChannels, LinkOffloads, LinkRings, LinkSelector, LinkSetting
 pub use rollout::{Canary, FailureAction, NodeShare, Rollout};
 pub use settings::{HugePageMode, HugePages, NodeSettings, ReservedFile, ReservedRootDisk};
 pub use size::OBJECT_MAX;
+pub(crate) use size::selector as selector_size;
 pub use status::{CANARIES_MAX, FAILING_MAX, FailingNode, NodePolicyStatus, PolicyCounts, StableRevision};
 
 /// Which nodes have which settings, and how they get them.
@@ -41,7 +42,7 @@ pub use status::{CANARIES_MAX, FAILING_MAX, FailingNode, NodePolicyStatus, Polic
     validation = Rule::new("(has(self.allNodes) && self.allNodes) != (has(self.nodeSelector) && ((has(self.nodeSelector.matchLabels) && size(self.nodeSelector.matchLabels) > 0) || (has(self.nodeSelector.matchExpressions) && size(self.nodeSelector.matchExpressions) > 0)))")
         .message("a policy needs a nodeSelector with a label or an expression, or allNodes: true")
         .field_path(".nodeSelector"),
-    validation = Rule::new(size::selector().as_str())
+    validation = Rule::new(size::selector(512).as_str())
         .message("is too large: names and values of a nodeSelector take at most 512 characters")
         .field_path(".nodeSelector")
 )]

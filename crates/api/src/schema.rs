@@ -238,6 +238,27 @@ pub(crate) fn link_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 16, "pattern": "^[A-Za-z0-9_.-]+[*]?$" })
 }
 
+/// The name of one link.
+pub(crate) fn one_link_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": 15, "pattern": "^[A-Za-z0-9_.-]+$" })
+}
+
+/// A SHA-256 in hexadecimal digits.
+pub(crate) fn sha256(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 64, "maxLength": 64, "pattern": "^[0-9a-f]{64}$" })
+}
+
+/// One to eight units of systemd, whose names have no more than 64 characters and begin with a letter or a digit.
+pub(crate) fn units(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "minItems": 1, "maxItems": 8, "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string", "minLength": 3, "maxLength": 64,
+            "pattern": "^[A-Za-z0-9][-A-Za-z0-9_.@:]*\\.(service|socket|timer|mount|scope|slice|target)$"
+        }
+    })
+}
+
 /// A MAC address.
 pub(crate) fn mac(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 17, "maxLength": 17, "pattern": "^([0-9a-f]{2}:){5}[0-9a-f]{2}$" })

@@ -3,8 +3,8 @@
 
 use crate::condition::ConditionStatus::{self, False, True, Unknown};
 use crate::condition::ConditionType::{
-    self, Applied as OnApplied, Attached as OnAttached, Configured as OnConfigured, Progressing as OnProgressing,
-    Ready as OnReady,
+    self, Applied as OnApplied, Attached as OnAttached, Complete as OnComplete, Configured as OnConfigured,
+    Failed as OnFailed, Progressing as OnProgressing, Ready as OnReady,
 };
 use crate::condition::Reason;
 
@@ -49,6 +49,10 @@ macro_rules! reasons {
         }
     };
 }
+
+mod task;
+
+pub use task::TaskReason;
 
 reasons! {
     /// Why a condition of a VnicAttachment holds or not. Ready has the reason of the condition that blocks it.
@@ -298,7 +302,8 @@ mod tests {
         let attachment = AttachmentReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
         let profile = ProfileReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
         let policy = PolicyReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
-        for (word, meaning, to_do, on) in attachment.chain(profile).chain(policy) {
+        let task = TaskReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
+        for (word, meaning, to_do, on) in attachment.chain(profile).chain(policy).chain(task) {
             assert!(word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphanumeric), "{word}");
             assert!(meaning.ends_with('.') && to_do.ends_with(['.', '?']) && !on.is_empty(), "{word}");
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::condition::Reason;
-use crate::condition::reason::{AttachmentReason, PolicyReason, ProfileReason};
+use crate::condition::reason::{AttachmentReason, PolicyReason, ProfileReason, TaskReason};
 use crate::crd;
 
 fn holds(part: &str, table: &str) {
@@ -29,6 +29,7 @@ fn the_fields_and_the_reasons_are_documented() {
     holds("VnicAttachment reasons", &reasons(AttachmentReason::ALL));
     holds("VnicProfile reasons", &reasons(ProfileReason::ALL));
     holds("NodePolicy reasons", &reasons(PolicyReason::ALL));
+    holds("NodeTask reasons", &reasons(TaskReason::ALL));
 }
 
 #[test]

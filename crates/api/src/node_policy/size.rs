@@ -24,11 +24,11 @@ pub const OBJECT_MAX: usize = 9 * 1024;
 /// The most bytes that metadata take, with the names that JSON adds to spec and status.
 pub(super) const METADATA: usize = 1100;
 
-/// The selector's rule: characters of labels only, at most 512.
-pub(super) fn selector() -> String {
+/// A selector's rule: characters of labels only, at most so many.
+pub(crate) fn selector(most: u16) -> String {
     let labels = "(has(self.nodeSelector.matchLabels) ? self.nodeSelector.matchLabels.map(k, size(k) + \
                   size(self.nodeSelector.matchLabels[k]) + 6).sum() : 0)";
     let expressions = "(has(self.nodeSelector.matchExpressions) ? self.nodeSelector.matchExpressions.map(e, size(e.key) + 44 + \
                        (has(e.values) ? e.values.map(v, size(v) + 3).sum() : 0)).sum() : 0)";
-    format!("!has(self.nodeSelector) || {labels} + {expressions} <= 512")
+    format!("!has(self.nodeSelector) || {labels} + {expressions} <= {most}")
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use api::{NetworkTest, NodePolicy, VnicAttachment, VnicProfile};
+use api::{NetworkTest, NodePolicy, NodeTask, VnicAttachment, VnicProfile};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
@@ -64,6 +64,7 @@ fn taken(object: DynamicObject) -> Value {
     let written = match value["kind"].as_str() {
         Some("NetworkTest") => serde_json::to_value(from::<NetworkTest>(&value).spec),
         Some("NodePolicy") => serde_json::to_value(from::<NodePolicy>(&value).spec),
+        Some("NodeTask") => serde_json::to_value(from::<NodeTask>(&value).spec),
         Some("VnicAttachment") => serde_json::to_value(from::<VnicAttachment>(&value).spec),
         _ => serde_json::to_value(from::<VnicProfile>(&value).spec),
     };

@@ -5,7 +5,7 @@ use kube::core::Request;
 use serde_json::{Value, json};
 
 use crate::cluster::{api, client, typed};
-use crate::sample::{attachment, network_test, node_policy, ocid, profile, with};
+use crate::sample::{attachment, network_test, node_policy, node_task, ocid, profile, with};
 
 /// Headings and the cells of one object, but for its age; those of `-o wide` too where that is asked for.
 async fn row(client: &kube::Client, plural: &str, wide: bool) -> String {
@@ -68,6 +68,14 @@ async fn objects_are_shown_with_node_address_state_and_counts() {
             ] }),
             "Name=columns Mode=Apply Progress=Canary Applied=False Reason=Drifted Nodes=40 Target=3 Failed=0 Drifted=2 ",
             "Priority=200 Created-By=alice Message=node-7 ".to_owned(),
+        ),
+        (
+            "nodetasks",
+            node_task("columns"),
+            json!({ "state": "Failed", "reason": "UnitNotActive", "message": "crio.service", "createdBy": "alice",
+                "nodes": { "matched": 3, "succeeded": 1, "failed": 1, "skipped": 1 } }),
+            "Name=columns State=Failed Reason=UnitNotActive Node=10.0.10.2 Nodes=3 Succeeded=1 Failed=1 ",
+            "Skipped=1 Created-By=alice Message=crio.service ".to_owned(),
         ),
     ] {
         let objects = api(&client, object["kind"].as_str().unwrap());

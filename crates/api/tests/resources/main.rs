@@ -6,6 +6,7 @@ mod cluster;
 mod columns;
 mod network_tests;
 mod node_policies;
+mod node_tasks;
 mod ratcheting;
 mod rules;
 mod sample;

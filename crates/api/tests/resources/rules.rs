@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Complaint, client, try_create, try_replace};
 use crate::network_tests::tried;
-use crate::node_policies;
 use crate::sample::{attachment, ocid, profile, with, with_template};
+use crate::{node_policies, node_tasks};
 
 /// A new object, or one in the place of another.
 enum Try {
@@ -246,7 +246,8 @@ async fn every_rule_lets_one_object_through_and_refuses_another() {
 #[test]
 fn no_rule_is_without_a_case() {
     let own = cases().into_iter().map(|case| (case.field.to_owned(), case.message.to_owned()));
-    let tried: BTreeSet<Complaint> = own.chain(tried()).chain(node_policies::tried()).map(of_attachment).collect();
+    let tried = own.chain(tried()).chain(node_policies::tried()).chain(node_tasks::tried());
+    let tried: BTreeSet<Complaint> = tried.map(of_attachment).collect();
     let mut rules = BTreeMap::new();
     for crd in api::crd::all() {
         let of_kind: &mut BTreeSet<Complaint> = rules.entry(crd.spec.names.kind).or_default();

@@ -49,6 +49,14 @@ pub(crate) fn node_policy(name: &str) -> Value {
     })
 }
 
+/// A NodeTask with all that must be there and no more.
+pub(crate) fn node_task(name: &str) -> Value {
+    json!({
+        "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask", "metadata": { "name": name },
+        "spec": { "node": "10.0.10.2", "action": { "restartUnit": { "unit": "crio.service" } } },
+    })
+}
+
 /// The object with fields of its spec put in, or taken away where they are null.
 pub(crate) fn with(mut object: Value, spec: Value) -> Value {
     let fields = object["spec"].as_object_mut().unwrap();

@@ -4,7 +4,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::cluster::{api, client, typed};
-use crate::sample::{attachment, network_test, ocid, profile};
+use crate::sample::{attachment, network_test, node_task, ocid, profile};
 
 /// Numbers and texts that no status has, for fields that are numbers or texts.
 fn numbers() -> Vec<Value> {
@@ -55,14 +55,46 @@ fn counts(part: &str, fields: &[&str], field: &str, value: &Value) -> Value {
     json!({ part: all })
 }
 
+fn element(list: &str, field: &str, value: &Value) -> Value {
+    let mut element = json!({ "node": "a", "step": "Started", "reason": "NotStarted" });
+    element[field] = value.clone();
+    json!({ list: [element] })
+}
+
+fn all(values: Vec<Value>, make: &dyn Fn(&Value) -> Value) -> Vec<Value> {
+    values.iter().map(make).collect()
+}
+
+fn wrong_of_task() -> Vec<Value> {
+    let mut found = Vec::new();
+    let fields = ["matched", "succeeded", "failed", "skipped"];
+    for field in fields {
+        found.extend(all(numbers(), &|value| counts("nodes", &fields, field, value)));
+    }
+    let texts_of =
+        [("state", 0), ("reason", 32), ("message", 160), ("cursor", 253), ("selected", 352), ("createdBy", 64)];
+    for (field, longest) in texts_of {
+        found.extend(all(texts(longest), &|value| of(field, value)));
+    }
+    for (field, longest) in [("node", 253), ("step", 24), ("before", 64), ("instance", 128)] {
+        found.extend(all(texts(longest), &|value| element("running", field, value)));
+    }
+    for (field, longest) in [("node", 253), ("reason", 32), ("message", 160)] {
+        found.extend(all(texts(longest), &|value| element("failures", field, value)));
+    }
+    found.push(json!({ "running": vec![json!({ "node": "a", "step": "Started" }); 17] }));
+    found
+}
+
 /// Statuses of a kind that are refused.
 fn wrong(kind: &str) -> Vec<Value> {
-    let all = |values: Vec<Value>, make: &dyn Fn(&Value) -> Value| values.iter().map(make).collect::<Vec<_>>();
     let addresses =
         || vec![json!(["10.0.0"]), json!(["::ffff:10.0.0.1"]), json!(["\n"]), json!([7]), json!("10.0.0.1")];
     let mut found = Vec::new();
-    if kind != "NetworkTest" {
+    if kind == "VnicAttachment" || kind == "VnicProfile" {
         found.extend(all(numbers(), &|value| of("observedGeneration", value)));
+    }
+    if kind != "NetworkTest" {
         for (field, longest) in [("type", 32), ("status", 8), ("reason", 64), ("message", 160)] {
             found.extend(all(texts(longest), &|value| condition(field, value)));
         }
@@ -89,6 +121,7 @@ fn wrong(kind: &str) -> Vec<Value> {
             }
             found.extend(all(texts(253), &|value| json!({ "failingNodes": [value] })));
         }
+        "NodeTask" => found.extend(wrong_of_task()),
         _ => {
             let of_counts = ["pairs", "tested", "failed", "unknown", "sent", "lost"];
             let latency = ["p50Micros", "p90Micros", "p99Micros"];
@@ -127,6 +160,11 @@ fn sound(kind: &str) -> Vec<Value> {
         ],
         "VnicProfile" => vec![json!({ "failingNodes": ["10.0.0.2"], "observedGeneration": 0,
             "summary": { "matched": 10_000, "attached": 0, "ready": 0, "failed": 1 } })],
+        "NodeTask" => vec![
+            element("running", "before", &json!("8f3c9f0e-1c50-4f5e-9d64-000000000000")),
+            json!({ "state": "Running", "cursor": "10.0.10.2", "startTime": "2026-01-01T00:00:00Z",
+                "running": vec![json!({ "node": "a", "step": "Started", "since": "2026-01-01T00:00:00Z" }); 16] }),
+        ],
         _ => vec![
             worst("fix", &json!("Allow the port → both ways.")),
             json!({ "message": "a", "path": "10.0.0.2 (ens3) → 10.0.0.3", "latency": { "p50Micros": 0, "p90Micros": 1,
@@ -138,7 +176,7 @@ fn sound(kind: &str) -> Vec<Value> {
 #[tokio::test]
 async fn status_with_a_number_or_text_out_of_bounds_is_refused() {
     let client = client().await;
-    for object in [attachment("statuses"), profile("statuses"), network_test("statuses")] {
+    for object in [attachment("statuses"), profile("statuses"), network_test("statuses"), node_task("statuses")] {
         let kind = object["kind"].as_str().unwrap();
         let objects = api(&client, kind);
         objects.create(&PostParams::default(), &typed(&object)).await.unwrap();
