@@ -256,7 +256,7 @@ impl NodePolicies {
                 continue;
             }
             let version = clock.version(object);
-            let written = writes::write_status(&self.client, object, status, version.as_deref()).await;
+            let written = writes::write_status(&self.client, object, status, version).await;
             self.metrics.wrote("node_policy_status", written.is_ok());
             match written {
                 Ok(version) => {
