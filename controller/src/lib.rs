@@ -23,6 +23,7 @@ mod leader_context;
 mod malloc;
 mod network_test;
 mod node_policy;
+mod node_task;
 mod plan_command;
 pub mod profile;
 pub mod report;

@@ -9,7 +9,7 @@ use hyper::Uri;
 use crate::ends::{Source, is_name};
 
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing, except that `nettest`
-/// creates a NetworkTest and deletes it, `stop` stops or resumes all rollouts, and `bundle` writes a file.
+/// creates a NetworkTest and deletes it, and `stop` switches all rollouts off and on; `bundle` writes a file.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
 pub(crate) struct Args {
@@ -81,14 +81,14 @@ Examples:
   kubectl oke-node vnics                          those of all nodes, the ones that are not ready first
   kubectl oke-node vnics --node 10.0.0.2 -o wide")]
     Vnics(VnicsArgs),
-    /// Show NodePolicies, or the nodes of one with their revisions and problems
+    /// Show NodePolicies, or which node has which revision of one, and why not
     #[command(after_help = "\
 Examples:
-  kubectl oke-node policy                         all policies, unfinished ones first
+  kubectl oke-node policy                         all policies, the ones that are not done first
   kubectl oke-node policy web                     its nodes, and each setting that differs
   kubectl oke-node policy web -o json | jq '.nodes[] | select(.progress == \"Failed\")'")]
     Policy(PolicyArgs),
-    /// Stop all rollouts of the cluster at once, including rollbacks; nodes keep their settings
+    /// Stop all rollouts of the cluster at once, also rollbacks; nodes keep what they have
     #[command(after_help = "\
 Examples:
   kubectl oke-node stop nodes of pool web lose packets
@@ -206,10 +206,10 @@ pub(crate) struct PolicyArgs {
 /// On or off.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StopArgs {
-    /// Resume rollouts
+    /// Let rollouts go on
     #[arg(long, conflicts_with = "reason")]
     pub off: bool,
-    /// The reason, which `status` and `policy` show
+    /// Why; `status` and the policies show it
     #[arg(value_name = "REASON", num_args = 0..)]
     pub reason: Vec<String>,
     /// The output format.

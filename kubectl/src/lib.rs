@@ -12,7 +12,6 @@
 //!
 //! A new command is a file in `commands`, a variant in `args.rs` and a line in `run.rs`.
 
-pub mod answer;
 mod args;
 mod bundle;
 mod catalog;

@@ -1,18 +1,12 @@
 //! Requests that write to the API server: deadline, errors, and the parts of a patch.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use api::FIELD_MANAGER;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
-use k8s_openapi::ClusterResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, Resource};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use kube::api::PatchParams;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -59,42 +53,6 @@ pub(crate) async fn send<T>(request: impl Future<Output = kube::Result<T>>) -> R
     match timeout(DEADLINE, request).await {
         Ok(answer) => answer.map_err(|error| RequestError::Refused(Box::new(error))),
         Err(_) => Err(RequestError::TimedOut),
-    }
-}
-
-/// Writes a whole status by apply. `metadata` names the object, and what of it must be as it was read: a uid keeps the status from
-/// another object of the same name.
-pub(crate) async fn apply_status<K>(
-    client: &Client,
-    metadata: ObjectMeta,
-    status: &impl Serialize,
-) -> Result<K, RequestError>
-where
-    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
-{
-    let name = metadata.name.clone().unwrap_or_default();
-    let (version, kind) = (K::api_version(&()), K::kind(&()));
-    let patch = json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "status": status });
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    send(Api::<K>::all(client.clone()).patch_status(&name, &params, &Patch::Apply(patch))).await
-}
-
-/// Replaces the finalizers in the version that was read: another one may have other finalizers.
-pub(crate) async fn set_finalizers<K: Clone + Debug + DeserializeOwned>(
-    api: &Api<K>,
-    name: &str,
-    version: Option<&str>,
-    all: Vec<&str>,
-) -> Result<(), RequestError> {
-    let metadata = json!({ "resourceVersion": version, "finalizers": all });
-    settled(send(api.patch(name, &params(), &Patch::Merge(json!({ "metadata": metadata })))).await)
-}
-
-/// The object is gone, or already there, or another one by now: the next plan knows what to do.
-pub(crate) fn settled<T>(outcome: Result<T, RequestError>) -> Result<(), RequestError> {
-    match outcome.map(drop) {
-        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
-        outcome => outcome,
     }
 }
 

@@ -256,7 +256,7 @@ impl NodePolicies {
                 continue;
             }
             let version = clock.version(object);
-            let written = writes::write_status(&self.client, object, status, version).await;
+            let written = writes::write_status(&self.client, object, status, version.as_deref()).await;
             self.metrics.wrote("node_policy_status", written.is_ok());
             match written {
                 Ok(version) => {
@@ -302,7 +302,7 @@ impl PolicyObjects {
                     event = "node_policy.unreadable",
                     name,
                     error = unreadable.error,
-                    "nodes with this policy get no document"
+                    "nodes that have it get no document"
                 );
                 self.unreadable.insert(name, unreadable.metadata.uid.unwrap_or_default());
             }

@@ -3,13 +3,13 @@
 
 use api::{FIELD_MANAGER, PROFILE_FINALIZER, PROFILE_LABEL, VnicAttachment, VnicProfile, VnicProfileStatus};
 use futures::{StreamExt, stream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, ListParams, Patch, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use serde_json::json;
 use tokio::time::Instant;
 
-use crate::cluster::request::{RequestError, apply_status, is, params, put, send, set_finalizers, settled};
-use crate::profile::plan::step::{Step, Target};
+use crate::cluster::request::{RequestError, is, params, put, send};
+use crate::profile::plan::step::{Profile, Step, Target};
 
 /// Concurrent requests.
 const AT_ONCE: usize = 8;
@@ -32,8 +32,11 @@ pub async fn apply<'s>(client: &Client, steps: &[&'s Step], end: Instant) -> Vec
 
 /// Writes a profile's status.
 pub async fn write_status(client: &Client, profile: &str, status: &VnicProfileStatus) -> Result<(), RequestError> {
-    let metadata = ObjectMeta { name: Some(profile.to_owned()), ..ObjectMeta::default() };
-    apply_status::<VnicProfile>(client, metadata, status).await.map(drop)
+    let api: Api<VnicProfile> = Api::all(client.clone());
+    let name = json!({ "name": profile });
+    let patch = json!({ "apiVersion": api_version(), "kind": "VnicProfile", "metadata": name, "status": status });
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    send(api.patch_status(profile, &params, &Patch::Apply(patch))).await.map(drop)
 }
 
 async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step: &Step) -> Result<(), RequestError> {
@@ -54,7 +57,7 @@ async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step:
         Step::Delete { object, .. } | Step::Replace { object, .. } => delete(api, object).await,
         Step::AddFinalizer(profile) => {
             let all = profile.finalizers.iter().map(String::as_str).chain([PROFILE_FINALIZER]);
-            set_finalizers(profiles, &profile.name, profile.version.as_deref(), all.collect()).await
+            set_finalizers(profiles, profile, all.collect()).await
         }
         Step::RemoveFinalizer(profile) => {
             // The watch may not have reported an object that was just created: without the profile, nothing would remove it.
@@ -63,10 +66,16 @@ async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step:
             if all.iter().any(|object| object.name_any().starts_with(&prefix)) {
                 return Ok(());
             }
-            let all = profile.finalizers.iter().map(String::as_str).filter(|finalizer| *finalizer != PROFILE_FINALIZER);
-            set_finalizers(profiles, &profile.name, profile.version.as_deref(), all.collect()).await
+            let all = profile.finalizers.iter().map(String::as_str);
+            set_finalizers(profiles, profile, all.filter(|finalizer| *finalizer != PROFILE_FINALIZER).collect()).await
         }
     }
+}
+
+/// Names the version that was read: another one may have other finalizers.
+async fn set_finalizers(api: &Api<VnicProfile>, profile: &Profile, all: Vec<&str>) -> Result<(), RequestError> {
+    let metadata = json!({ "resourceVersion": profile.version, "finalizers": all });
+    settled(send(api.patch(&profile.name, &params(), &Patch::Merge(json!({ "metadata": metadata })))).await)
 }
 
 /// Names the version that was read, because removing the label makes the object its user's. If it changed, the watch reports
@@ -75,6 +84,18 @@ async fn delete(api: &Api<VnicAttachment>, object: &Target) -> Result<(), Reques
     let preconditions = Preconditions { uid: object.uid.clone(), resource_version: object.version.clone() };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     settled(send(api.delete(&object.name, &params)).await)
+}
+
+/// The object is gone, or already there, or another one by now: the next plan knows what to do.
+fn settled<T>(outcome: Result<T, RequestError>) -> Result<(), RequestError> {
+    match outcome.map(drop) {
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+fn api_version() -> String {
+    format!("{}/{}", api::GROUP, api::VERSION)
 }
 
 #[cfg(test)]
@@ -86,7 +107,6 @@ mod tests {
     use super::*;
     use crate::cluster::client::offline::{client_with, json};
     use crate::cluster::request::DEADLINE;
-    use crate::profile::plan::step::Profile;
 
     #[tokio::test(start_paused = true)]
     async fn an_old_plan_stops_when_the_server_does_not_answer() {

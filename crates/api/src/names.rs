@@ -55,3 +55,8 @@ pub const AGENT_CHANNEL_ANNOTATION: &str = "oke.oraclecloud.com/agent-channel";
 
 /// The ConfigMap with the fingerprints of the controllers' keys: an entry for each replica, under its pod's name.
 pub const CONTROLLER_KEYS: &str = "oke-node-controller-keys";
+
+/// On a Node: the NodeTask that cordoned it, as its name and uid. Only a cordon with it is removed, and only by that task.
+pub const CORDON_ANNOTATION: &str = "oke.oraclecloud.com/cordoned-by";
+/// The most characters of its value.
+pub const CORDON_OWNER_MAX: usize = 128;

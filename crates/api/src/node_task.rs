@@ -17,7 +17,9 @@ use crate::schema;
 
 pub use action::{GrowRootDisk, NodeUnit, Reboot, RestartUnit, TaskAction, TaskVerb};
 pub use capture::{Capture, LogCapture, PacketCapture, PacketProtocol};
-pub use status::{FAILURES_MAX, FailedNode, NodeTaskStatus, OBJECT_MAX, RunningNode, TaskCounts, TaskState};
+pub use status::{
+    FAILURES_MAX, FailedNode, NodeTaskStatus, OBJECT_MAX, PROBLEM_MAX, PROBLEMS_MAX, RunningNode, TaskCounts, TaskState,
+};
 
 /// The action, the nodes and the order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]

@@ -17,7 +17,7 @@ struct Exchanges {
     lost: Vec<Instant>,
 }
 
-/// More entries would add no information.
+/// More say no more.
 const LOST_MAX: usize = 8;
 
 impl LeaderContact {

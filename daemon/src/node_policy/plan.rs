@@ -8,22 +8,20 @@ use std::time::Instant;
 
 use installer::PolicySetting;
 use tunables::value::is_same;
-use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument};
+use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, keys};
 
 use super::history::{Attempt, History};
 use super::proofs::{ATTEMPTS_MAX, Evidence, Proofs};
-use super::resolve::{DesiredValue, Resolved, report};
+use super::resolve::{DesiredValue, Resolved};
 use super::sysctls::Observed;
-
-/// What policies changed in this boot.
-pub(super) type Record = BTreeMap<Item, PolicySetting>;
 
 /// What is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) document: &'a NodeDocument,
     pub(super) resolved: &'a Resolved,
-    pub(super) record: &'a Record,
+    /// What policies changed in this boot.
+    pub(super) record: &'a BTreeMap<Item, PolicySetting>,
     pub(super) observed: &'a BTreeMap<Item, Observed>,
     pub(super) history: &'a History,
     /// Nothing for links, which have their own proofs.
@@ -90,33 +88,6 @@ pub(super) struct Plan {
     pub(super) reports: Vec<ItemReport>,
 }
 
-impl Step {
-    /// What requires the value; nothing where an earlier one comes back.
-    pub(super) const fn desired(&self) -> Option<&DesiredValue> {
-        match &self.kind {
-            StepKind::Set(desired) | StepKind::Try(desired) | StepKind::SetBack(desired) => Some(desired),
-            StepKind::Withdraw | StepKind::Restore => None,
-        }
-    }
-
-    /// A report about a step that sets a value, which the kernel does not have.
-    pub(super) fn report(&self, state: ItemState, message: String) -> Option<ItemReport> {
-        Some(report(&self.item, self.desired()?, &self.from, state, message))
-    }
-}
-
-impl Plan {
-    /// Notes of values that belong to another policy now.
-    pub(super) fn moved(&self, document: &NodeDocument, record: &Record) -> Vec<PolicySetting> {
-        let moved = self.in_sync.iter().filter_map(|(item, desired)| {
-            let known = record.get(item)?;
-            let mark = desired.mark(document, known.mark.previous.clone());
-            (mark != known.mark).then(|| PolicySetting { mark, ..known.clone() })
-        });
-        moved.collect()
-    }
-}
-
 /// Plans a comparison.
 pub(super) fn plan(facts: Facts<'_>) -> Plan {
     let mut plan = Plan { reports: facts.resolved.refused.clone(), ..Plan::default() };
@@ -156,7 +127,7 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
     {
         let kind = StepKind::Withdraw;
         plan.steps.push(Step { item: item.clone(), from: current.clone(), to: previous.clone(), kind });
-        let message = "no request of the leader arrived after it was set".to_owned();
+        let message = "no request of the leader came after it was set".to_owned();
         return plan.reports.push(report(item, desired, previous, ItemState::Unconfirmed, message));
     }
     // A kernel may round a value: what it made of it is as good.
@@ -178,13 +149,13 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
         },
         Attempt::SetBack => plan.steps.push(step(StepKind::SetBack)),
         Attempt::Wait => {
-            let message = "another program changed it; the agent sets it again within a minute".to_owned();
+            let message = "another program changed it; it is set back within a minute".to_owned();
             plan.reports.push(report(item, desired, current, ItemState::Drifted, message));
         }
         Attempt::Stop(left) => {
             plan.stopped.push((item.clone(), desired.value.clone()));
             let message =
-                format!("reverted 3 times in 10 minutes; next attempt in {} minutes", left.as_secs().div_ceil(60));
+                format!("set back 3 times in 10 minutes; next attempt in {} minutes", left.as_secs().div_ceil(60));
             plan.reports.push(report(item, desired, current, ItemState::Reverted, message));
         }
         Attempt::Backoff(error, _) => {
@@ -202,16 +173,15 @@ fn permission(facts: Facts<'_>, item: &Item, desired: &DesiredValue) -> Permissi
     match (proofs.evidence(item, desired), trial) {
         (Evidence::Proven, _) => Ok(StepKind::Set),
         (Evidence::Tried(ATTEMPTS_MAX..), _) => {
-            Err((ItemState::Unconfirmed, "not confirmed in three attempts; waits for another revision of the policy"))
+            Err((ItemState::Unconfirmed, "not confirmed three times; it waits for another revision of the policy"))
         }
         (_, Trial::New) | (Evidence::Tried(_), Trial::Repeated) => Ok(StepKind::Try),
         (Evidence::Tried(_), Trial::None) => {
-            Err((ItemState::Unconfirmed, "not confirmed; retried when the leader reaches the agent"))
+            Err((ItemState::Unconfirmed, "not confirmed; it is tried again when the leader reaches the agent"))
         }
-        (Evidence::Unknown, _) => Err((
-            ItemState::Drifted,
-            "it became writable after the document arrived; the next change of the policy sets it",
-        )),
+        (Evidence::Unknown, _) => {
+            Err((ItemState::Drifted, "it became possible after the policy came; the next change of the policy sets it"))
+        }
     }
 }
 
@@ -229,8 +199,12 @@ fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Resto
         // The values of another cluster's policies stay as they are.
         return Some(Restored::Forget);
     }
+    let partner = |item: &Item| match item {
+        Item::Sysctl(key) => keys::counterpart(key).map(|key| Item::Sysctl(key.to_owned())),
+        _ => None,
+    };
     let is_required = |item: &Item| resolved.apply.contains_key(item);
-    if is_required(item) || item.counterpart().is_some_and(|partner| is_required(&partner)) {
+    if is_required(item) || partner(item).is_some_and(|partner| is_required(&partner)) {
         return None;
     }
     let of = document.policies.iter().find(|policy| policy.uid == noted.mark.policy);
@@ -256,6 +230,24 @@ fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Resto
             kind: StepKind::Restore,
         })),
         _ => Some(Restored::Later),
+    }
+}
+
+/// A report about an item.
+pub(super) fn report(
+    item: &Item,
+    desired: &DesiredValue,
+    current: &str,
+    state: ItemState,
+    message: String,
+) -> ItemReport {
+    ItemReport {
+        item: item.to_string(),
+        policy: desired.policy.clone(),
+        state,
+        current: current.to_owned(),
+        desired: desired.value.clone(),
+        message,
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use installer::PolicyMark;
-use tunables::{DocumentMode, DocumentPolicy, Item, ItemReport, ItemState, NodeDocument, Refusal, keys};
+use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, Refusal, keys};
 
 /// Items but for those of links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,44 +52,13 @@ pub(super) fn resolve(document: &NodeDocument, added: &BTreeSet<String>) -> Reso
 }
 
 fn refused(item: &Item, desired: &DesiredValue, refusal: Refusal) -> ItemReport {
-    report(item, desired, "", ItemState::Refused, refusal.to_string())
-}
-
-/// A report about an item.
-pub(super) fn report(
-    item: &Item,
-    desired: &DesiredValue,
-    current: &str,
-    state: ItemState,
-    message: String,
-) -> ItemReport {
     ItemReport {
         item: item.to_string(),
         policy: desired.policy.clone(),
-        state,
-        current: current.to_owned(),
+        state: ItemState::Refused,
+        current: String::new(),
         desired: desired.value.clone(),
-        message,
-    }
-}
-
-impl DesiredValue {
-    /// A value that a policy of a document requires.
-    pub(super) fn new(value: &str, policy: &DocumentPolicy) -> Self {
-        let DocumentPolicy { name, uid, revision, .. } = policy;
-        let [value, policy, uid, revision] = [value, name, uid, revision].map(str::to_owned);
-        Self { value, policy, uid, revision }
-    }
-
-    /// What the record says about the value: its policy, and `previous`, the value before an unconfirmed change.
-    pub(super) fn mark(&self, document: &NodeDocument, previous: Option<String>) -> PolicyMark {
-        PolicyMark {
-            policy: self.uid.clone(),
-            cluster: document.cluster.clone(),
-            instance: document.instance.clone(),
-            requested: self.value.clone(),
-            previous,
-        }
+        message: refusal.to_string(),
     }
 }
 
@@ -111,7 +79,12 @@ impl Resolved {
     fn add(&mut self, document: &NodeDocument, candidate: Candidate<'_>) {
         let Candidate { item, value, policy, refusal } = candidate;
         let Some(policy) = document.policy(policy) else { return };
-        let desired = DesiredValue::new(value, policy);
+        let desired = DesiredValue {
+            value: value.to_owned(),
+            policy: policy.name.clone(),
+            uid: policy.uid.clone(),
+            revision: policy.revision.clone(),
+        };
         if let Some(refusal) = refusal {
             return self.refused.push(refused(&item, &desired, refusal));
         }

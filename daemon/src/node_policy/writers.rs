@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tunables::{Item, ItemReport, ItemState, keys};
+use tunables::{Item, keys};
 
 use super::resolve::Resolved;
 
@@ -15,19 +15,13 @@ const SYSCTL_FOLDERS: [&str; 2] = ["usr/lib/sysctl.d", "usr/local/lib/sysctl.d"]
 /// Bytes read of a file of settings.
 const FILE_MAX: usize = 64 << 10;
 
-/// Names the likely writer in each report about a value that is not set back any more.
-pub(super) fn name_writers(reports: &mut [ItemReport], resolved: &Resolved, host_root: &Path) {
-    for reverted in reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
-        let writer = reverted.item.parse().map(|item| likely_writer(&item, resolved, host_root));
-        reverted.message = format!("likely writer: {}; {}", writer.unwrap_or_default(), reverted.message);
-    }
-}
-
 /// The likely writer, in words.
-fn likely_writer(item: &Item, resolved: &Resolved, host_root: &Path) -> String {
+pub(super) fn likely_writer(item: &Item, resolved: &Resolved, host_root: &Path) -> String {
     let Item::Sysctl(key) = item else { return running_unit(host_root) };
-    if let Some(partner) = item.counterpart().filter(|partner| resolved.apply.contains_key(partner)) {
-        return format!("the kernel, which sets it to 0 when a policy sets {partner}");
+    if let Some(partner) = keys::counterpart(key)
+        && resolved.apply.contains_key(&Item::Sysctl(partner.to_owned()))
+    {
+        return format!("the kernel, which sets it to 0 with {partner} of a policy");
     }
     if key.starts_with("net.netfilter.nf_conntrack_") {
         return "kube-proxy (its settings conntrack.*)".to_owned();
@@ -82,7 +76,7 @@ mod tests {
         let of = |key: &str| writer(&Item::Sysctl(key.to_owned()));
         assert_eq!(of("vm.swappiness"), "unknown");
         assert_eq!(of("net.netfilter.nf_conntrack_max"), "kube-proxy (its settings conntrack.*)");
-        assert_eq!(of("vm.dirty_bytes"), "the kernel, which sets it to 0 when a policy sets vm.dirty_ratio");
+        assert_eq!(of("vm.dirty_bytes"), "the kernel, which sets it to 0 with vm.dirty_ratio of a policy");
         fs::create_dir_all(host.path().join("sys/fs/cgroup/system.slice/tuned.service")).unwrap();
         assert_eq!(of("vm.swappiness"), "TuneD");
         assert_eq!(writer(&Item::HugePages), "TuneD");

@@ -13,7 +13,6 @@ use serde::Serialize;
 use stream::{Relay, Relayed};
 use vcn::printable;
 
-use crate::answer::{Answer, Exit, Style};
 use crate::args::{BundleArgs, NodeSelection};
 use crate::bundle::file::{TarFile, is_stdout};
 use crate::bundle::progress::{Progress, size};
@@ -23,6 +22,7 @@ use crate::commands::status;
 use crate::failure::words;
 use crate::interrupts::Interrupts;
 use crate::leader::stream::{LeaderStream, Opened, open};
+use crate::run::{Answer, Exit, Style};
 
 /// The most bytes that are taken from the leader: 20 nodes at their bound, and the fleet. A hostile program on the leader's port chooses
 /// sizes, and zeros replace what is missing.
@@ -122,7 +122,7 @@ async fn leader(cluster: &Cluster, nodes: &[String], token: &str) -> anyhow::Res
     let opened = open(cluster, &format!("{VIEW_BUNDLE_PATH}?{}", query.join("&")), token).await;
     Ok(match opened {
         Ok(Opened::Stream(stream)) => Ok(stream),
-        Ok(Opened::Refused(StatusCode::NOT_FOUND, _)) => Err("its version serves no bundles".to_owned()),
+        Ok(Opened::Refused(StatusCode::NOT_FOUND, _)) => Err("it is older than bundles".to_owned()),
         Ok(Opened::Refused(StatusCode::SERVICE_UNAVAILABLE, text)) => Err(text),
         Ok(Opened::Refused(status, text)) => bail!("the controller answered {}: {text}", status.as_u16()),
         Err(error) => Err(words(&error)),
@@ -158,7 +158,7 @@ async fn relay(mut stream: LeaderStream, progress: &Progress, file: &mut TarFile
 fn accounted(index: BundleIndex, requested: Vec<String>) -> impl Iterator<Item = BundledNode> {
     let known: BTreeSet<String> = index.nodes.iter().map(|node| node.name.clone()).collect();
     let missing = requested.into_iter().filter(move |name| !known.contains(name));
-    let problem = || Some("the controller's stream ended before this node".to_owned());
+    let problem = || Some("the controller did not get to it".to_owned());
     index.nodes.into_iter().chain(missing.map(move |name| BundledNode {
         name,
         problem: problem(),
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(states, [("b", false), ("a", true)]);
         let bundle = Bundle { nodes: all, ..Bundle::default() };
         assert_eq!(bundle.exit(), Exit::Undecided);
-        assert!(readme(&bundle).ends_with("Missing:\n  nodes/a: the controller's stream ended before this node\n"));
+        assert!(readme(&bundle).ends_with("Missing:\n  nodes/a: the controller did not get to it\n"));
         assert!(readme(&Bundle::default()).ends_with("Missing:\n  nothing\n"));
     }
 

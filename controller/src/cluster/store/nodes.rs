@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{NODE_POOL_ANNOTATION, Received, VNICS_ANNOTATION, instance_of, lenient, lenient_list};
+use api::{
+    CORDON_ANNOTATION, CORDON_OWNER_MAX, NODE_POOL_ANNOTATION, Received, VNICS_ANNOTATION, instance_of, lenient,
+    lenient_list,
+};
 use health::summary::poll::NodeReport;
 use k8s_openapi::api::core::v1::{NodeAddress, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
@@ -13,6 +16,9 @@ use serde::Deserialize;
 use vcn::Ocid;
 
 use crate::cluster::node_condition::{KubeletProblem, NodeCondition, StoredCondition};
+
+/// The most characters of a boot's id: it is a UUID.
+const BOOT_ID_MAX: usize = 64;
 
 /// A Node as received: fields that are not named here are not even read.
 pub(crate) type NodeObject = Object<NodeSpec, NodeStatus>;
@@ -27,6 +33,9 @@ pub struct NodeSpec {
     /// What keeps pods away.
     #[serde(deserialize_with = "lenient_list")]
     pub taints: Vec<NodeTaint>,
+    /// Whether no new pod is scheduled to it.
+    #[serde(deserialize_with = "lenient")]
+    pub unschedulable: bool,
 }
 
 /// The fields that are read of a taint.
@@ -61,6 +70,9 @@ pub struct NodeStatus {
 pub struct NodeInfo {
     /// The runtime with its version.
     pub container_runtime_version: String,
+    /// The machine's boot.
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +97,12 @@ pub struct NodeView {
     pub addresses: Box<[IpAddr]>,
     /// What its agent must know of it. The memory includes huge pages: the kubelet subtracts those from `memory`.
     pub report: NodeReport,
+    /// The id of the machine's boot, as its kubelet reported it.
+    pub boot_id: Box<str>,
+    /// Whether it is cordoned.
+    pub unschedulable: bool,
+    /// The task that cordoned it last, if the annotation is still there.
+    pub cordoned_by: Option<Box<str>>,
     /// The keys of its taints.
     pub taints: Box<[Box<str>]>,
     /// Our conditions that it has.
@@ -141,6 +159,12 @@ impl NodeView {
                 allocatable_gpus: gpus(&status.allocatable),
                 runtime: NodeReport::runtime_of(&status.info.container_runtime_version),
             },
+            boot_id: vcn::excerpt(&status.info.boot_id, BOOT_ID_MAX).into(),
+            unschedulable: object.spec.unschedulable,
+            cordoned_by: annotations
+                .remove(CORDON_ANNOTATION)
+                .filter(|by| by.len() <= CORDON_OWNER_MAX)
+                .map(Into::into),
             taints: object.spec.taints.into_iter().map(|taint| taint.key.into()).collect(),
             conditions: status.conditions.into_iter().filter_map(NodeCondition::read).collect(),
             version: metadata.resource_version,

@@ -81,11 +81,7 @@ impl Access {
                 Err((403, "the token is of another account"))
             }
             (true, true) => {
-                tracing::info!(
-                    event = "bundle.requested",
-                    credential,
-                    "the API server's audit log names the creator of this token"
-                );
+                tracing::info!(event = "bundle.requested", credential, "the API server's audit log has who created it");
                 Ok(())
             }
         }

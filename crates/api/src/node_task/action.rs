@@ -24,7 +24,9 @@ pub struct TaskAction {
     /// ephemeral-storage grew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grow_root_disk: Option<GrowRootDisk>,
-    /// Cordons, drains and reboots the node, and uncordons it when it is proven healthy.
+    /// Cordons, drains and reboots the node, and uncordons it when it is proven healthy. Its pods leave as with `kubectl drain
+    /// --ignore-daemonsets --delete-emptydir-data`: mirror pods and pods of DaemonSets stay, data in emptyDir volumes is lost, and a
+    /// pod without a controller stops the drain before the first eviction. No pod is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<Reboot>,
     /// Captures state, packets or logs of the node for support.

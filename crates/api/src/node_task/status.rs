@@ -13,6 +13,10 @@ use crate::condition::reason::TaskReason;
 use crate::condition::{Condition, Reason as _, cut, stored};
 use crate::schema;
 
+/// The most problems before a reboot.
+pub const PROBLEMS_MAX: usize = 8;
+/// The most characters of one.
+pub const PROBLEM_MAX: usize = 64;
 /// The most failed nodes in a status.
 pub const FAILURES_MAX: usize = 10;
 /// The most bytes that etcd holds of a NodeTask. Labels, annotations and finalizers of other writers come on top.
@@ -121,6 +125,10 @@ pub struct RunningNode {
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<128>")]
     pub instance: String,
+    /// Up to 8 critical problems before a reboot: the proof is about new ones.
+    #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::texts::<8, 64>", extend("x-kubernetes-list-type" = "atomic"))]
+    pub problems: Vec<String>,
 }
 
 /// A node that failed.

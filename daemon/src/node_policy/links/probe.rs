@@ -20,7 +20,7 @@ const SETTLE: Duration = Duration::from_secs(25);
 /// Between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A path that must stay open.
+/// A way that must stay open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Probe {
     pub(super) kind: ProbeKind,
@@ -44,7 +44,7 @@ pub(super) fn passing(environment: &ProbeEnvironment, leader: Option<IpAddr>, mt
         if passes(environment, &probe) {
             return Some(probe);
         }
-        // The path has a smaller MTU than the link, which does not justify keeping the link's.
+        // The way has a smaller MTU than the link, which does not justify keeping the link's.
         let small = Probe { kind: ProbeKind::Icmp, size: 0, ..probe };
         (probe.kind == ProbeKind::PathMtu && passes(environment, &small)).then_some(small)
     })
@@ -129,7 +129,7 @@ fn passes(environment: &ProbeEnvironment, probe: &Probe) -> bool {
         mbits: None,
     };
     match perform(&ProbeRequest::new(Task::Send(task)), environment) {
-        // Any answer proves the path, including a refusal of the request.
+        // Any answer shows the way, a refusal of the request, too.
         Ok(report) => report.tally.received > 0 || matches!(report.tally.failure, Some(Failure::Status(_))),
         Err(_) => false,
     }

@@ -5,9 +5,9 @@ use super::*;
 fn node(name: &str, instance: &str) -> NodeView {
     let object = serde_json::json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": { "name": name, "uid": "u", "annotations": { VNICS_ANNOTATION: "storage", "other": "x" } },
-        "spec": { "providerID": format!("oci://{instance}"), "podCIDR": "10.1.0.0/24" },
-        "status": { "nodeInfo": { "containerRuntimeVersion": "cri-o://1.34.0", "kernelVersion": "5.15" }, "allocatable": { "cpu": "4", "memory": "1024Ki", "hugepages-2Mi": "2Mi", "nvidia.com/gpu": "7" }, "addresses": [
+        "metadata": { "name": name, "uid": "u", "annotations": { VNICS_ANNOTATION: "storage", "other": "x", CORDON_ANNOTATION: "reboot-a/u" } },
+        "spec": { "providerID": format!("oci://{instance}"), "podCIDR": "10.1.0.0/24", "unschedulable": true },
+        "status": { "nodeInfo": { "containerRuntimeVersion": "cri-o://1.34.0", "kernelVersion": "5.15", "bootID": "b" }, "allocatable": { "cpu": "4", "memory": "1024Ki", "hugepages-2Mi": "2Mi", "nvidia.com/gpu": "7" }, "addresses": [
             { "type": "InternalIP", "address": "10.0.0.2" }, { "type": "InternalIP", "address": "2001:db8::2" },
             { "type": "ExternalIP", "address": "203.0.113.2" }, { "type": "Hostname", "address": "a" } ] },
     });
@@ -34,6 +34,9 @@ fn a_node_is_found_by_its_instance() {
             allocatable_gpus: Some(7),
             runtime: Some("cri-o".to_owned()),
         },
+        boot_id: "b".into(),
+        unschedulable: true,
+        cordoned_by: Some("reboot-a/u".into()),
         addresses: ["10.0.0.2", "2001:db8::2"].map(|address| address.parse().unwrap()).into(),
         ..NodeView::default()
     };

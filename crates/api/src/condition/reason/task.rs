@@ -80,6 +80,9 @@ reasons! {
     NodeGone True on OnFailed:
         "The Node was deleted before the action or during it.",
         "Nothing.";
+    NoInstance True on OnFailed:
+        "The Node's providerID names no OCI instance, so there is nothing to reboot.",
+        "Check `kubectl get node NODE -o jsonpath={.spec.providerID}`: OCI's cloud controller manager writes it.";
     NotMatched True on OnFailed:
         "The node matches the selector only since after the task started, so it was skipped.",
         "Apply another task for it.";
