@@ -14,6 +14,7 @@ use oci::{Budget, Oci};
 use resident::args::Toggle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tunables::LeaderTerm;
 use vcn::Ocid;
 
 use crate::args::Pace;
@@ -57,6 +58,7 @@ pub(crate) struct Leader {
     pub status_server: Arc<StatusServer>,
     pub settings: Settings,
     pub member: FleetMember,
+    pub term: LeaderTerm,
 }
 
 /// Works until the Lease is lost, or returns when another replica should lead.
@@ -64,7 +66,7 @@ pub(crate) struct Leader {
 /// # Errors
 /// When a task ended that should not.
 pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
-    let Leader { client, cloud, identity, status_server, settings, member } = leader;
+    let Leader { client, cloud, identity, status_server, settings, member, term } = leader;
     let metrics = status_server.metrics.clone();
     let cluster = cluster_id(&client, settings.cluster_id.clone()).await;
     let mark = Mark::new(cluster.clone());
@@ -84,7 +86,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let probe_pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
     let agents = channel_agents(&member, &roster, probe_pods.clone());
     let network_tests = leader.network_tests(agents, &settings, oci_host);
-    let policies = leader.node_policies(&member, &roster, cluster);
+    let policies = leader.node_policies(&member, &roster, cluster, term);
     let policy_views = policies.shared.clone();
     measure(&status_server, &work, &store, budget, roster.clone());
     let (attachments_read, mut attachments) = watch::channel(false);
@@ -189,7 +191,13 @@ impl LeaderContext {
         }
     }
 
-    fn node_policies(&self, member: &FleetMember, roster: &Arc<SharedRoster>, cluster: String) -> NodePolicies {
+    fn node_policies(
+        &self,
+        member: &FleetMember,
+        roster: &Arc<SharedRoster>,
+        cluster: String,
+        term: LeaderTerm,
+    ) -> NodePolicies {
         NodePolicies {
             client: self.client.clone(),
             channel: ChannelClient::new(member.identity.clone()),
@@ -200,6 +208,7 @@ impl LeaderContext {
             shared: Arc::default(),
             namespace: member.namespace.clone(),
             cluster,
+            term,
         }
     }
 

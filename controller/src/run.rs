@@ -219,7 +219,8 @@ async fn lead(replica: Replica, settings: &Settings, lease: &mut Lease) -> ExitC
         .await;
     status_server.set_role(Role::Reading);
     tracing::info!(event = "lease.acquired");
-    let leader = Leader { client, cloud, identity, status_server, settings: settings.clone(), member };
+    let leader =
+        Leader { client, cloud, identity, status_server, settings: settings.clone(), member, term: lease.term() };
     // Cancel-safe: whichever ends first ends the process; another replica continues from what OCI and the API server have.
     tokio::select! {
         lost = lease.keep() => ExitCause::Lost(lost.context("the Lease is lost")),

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::args::LeaseSettings;
 use record::{LeaseStep, Record, decide};
 use resident::logging::chain;
+use tunables::LeaderTerm;
 
 /// The most time for releasing it: the kubelet waits ten seconds for the whole process.
 const GIVING_BACK: Duration = Duration::from_secs(5);
@@ -98,6 +99,15 @@ impl Lease {
                 }
             }
             sleep(self.period().mul_f64(0.75 + (self.chance)().clamp(0.0, 1.0) / 4.0)).await;
+        }
+    }
+
+    /// The term in which it is held.
+    pub(crate) fn term(&self) -> LeaderTerm {
+        let record = self.seen.as_ref().map(|(record, _)| record.clone()).unwrap_or_default();
+        LeaderTerm {
+            lease: record.uid.unwrap_or_default(),
+            number: u32::try_from(record.transitions).unwrap_or_default(),
         }
     }
 

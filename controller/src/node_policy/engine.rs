@@ -19,7 +19,7 @@ use api::{NodePolicy, NodePolicyStatus};
 use health::summary::NodePolicyState;
 use tokio::time::Instant;
 use tunables::merge::Conflict;
-use tunables::{NodeAnswer, NodeDocument};
+use tunables::{LeaderTerm, NodeAnswer, NodeDocument};
 
 use super::clocks::NodeClocks;
 use super::facts::AgentState;
@@ -53,6 +53,8 @@ pub(crate) struct World<'a> {
     pub stopped: Option<&'a str>,
     /// The cluster's uid, for documents.
     pub cluster: &'a str,
+    /// This leader's term, for documents.
+    pub term: &'a LeaderTerm,
     pub now: Instant,
 }
 
@@ -292,6 +294,7 @@ impl Engine {
             if let Some(baseline) = memory.clocks.baseline_of(&document.revision) {
                 document.baseline = baseline.clone();
             }
+            document.term = world.term.clone();
             memory.is_in_request = true;
             memory.clocks.note_sent(&document);
             for unsent in self.unsent.values_mut() {

@@ -19,7 +19,7 @@ use resident::logging::chain;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use tunables::view::{PoliciesView, PolicyView};
-use tunables::{NodeAnswer, NodeDocument};
+use tunables::{LeaderTerm, NodeAnswer, NodeDocument};
 
 use super::engine::{Actions, Engine, FinalizerUpdate, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
 use super::node_input::NodeInput;
@@ -57,6 +57,7 @@ pub(crate) struct NodePolicies {
     pub namespace: String,
     /// The cluster's uid.
     pub cluster: String,
+    pub term: LeaderTerm,
 }
 
 /// The engine, which the view shows. The lock is never held across an await.
@@ -198,7 +199,8 @@ impl NodePolicies {
             answered: roster.last_answer(&view.name),
         });
         let inputs: Vec<NodeInput<'_>> = inputs.collect();
-        let world = World { policies, nodes: &inputs, stopped: switch.reason(), cluster: &self.cluster, now };
+        let Self { cluster, term, .. } = self;
+        let world = World { policies, nodes: &inputs, stopped: switch.reason(), cluster, term, now };
         let mut engine = self.shared.lock();
         let actions = engine.step(&world);
         self.metrics.policies.set(engine.census(), switch.reason().is_some());

@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 pub struct NodeDocument {
     /// [`VERSION`].
     pub version: u32,
-    /// What distinguishes it from others: a hash of everything but version and baseline.
+    /// What distinguishes it from others: a hash of everything but version, baseline and term.
     pub revision: String,
     /// The cluster's uid.
     pub cluster: String,
@@ -38,6 +38,19 @@ pub struct NodeDocument {
     pub links: Vec<DesiredLink>,
     /// What the node had when this was sent.
     pub baseline: Baseline,
+    /// Of the leader that sent it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub term: LeaderTerm,
+}
+
+/// A time in which one replica of the controller leads. A document that a former leader sent late replaces no later one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeaderTerm {
+    /// The uid of the Lease: another one counts anew.
+    pub lease: String,
+    /// How often the Lease had another holder.
+    pub number: u32,
 }
 
 /// A policy of a node.
@@ -129,6 +142,7 @@ impl NodeDocument {
             huge_pages: items.huge_pages.clone(),
             links: items.links.clone(),
             baseline,
+            term: LeaderTerm::default(),
         };
         document.revision = revision::of_document(&document);
         document
@@ -151,6 +165,13 @@ impl From<PolicyMode> for DocumentMode {
             PolicyMode::Report => Self::Report,
             PolicyMode::Apply => Self::Apply,
         }
+    }
+}
+
+impl LeaderTerm {
+    /// Whether it ended before another one began.
+    pub fn is_before(&self, other: &Self) -> bool {
+        self.lease == other.lease && self.number < other.number
     }
 }
 

@@ -24,7 +24,7 @@ pub mod view;
 
 pub use answer::{AnsweredPolicy, ItemReport, ItemState, NodeAnswer, PolicyState};
 pub use document::{
-    Baseline, DesiredHugePages, DesiredLink, DesiredSysctl, DocumentMode, DocumentPolicy, NodeDocument,
+    Baseline, DesiredHugePages, DesiredLink, DesiredSysctl, DocumentMode, DocumentPolicy, LeaderTerm, NodeDocument,
 };
 pub use item::{Item, LinkOption};
 pub use keys::{Key, Refusal, Scope};

@@ -12,7 +12,7 @@ pub fn of_policy(mode: PolicyMode, priority: u16, settings: &NodeSettings) -> St
     of(&(mode, priority, settings))
 }
 
-/// The revision of a document: of everything but version, revision and baseline.
+/// The revision of a document: of everything but version, revision, baseline and term.
 pub(crate) fn of_document(document: &NodeDocument) -> String {
     let NodeDocument { cluster, instance, policies, sysctls, huge_pages, links, .. } = document;
     of(&(cluster, instance, policies, sysctls, huge_pages, links))

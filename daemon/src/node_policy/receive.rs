@@ -31,6 +31,8 @@ pub(crate) enum DocumentRefused {
     OtherInstance(String),
     #[error("the document is of the instance {0}, and the metadata service has not said yet which one this is")]
     UnknownInstance(String),
+    #[error("the document is of a former leader: term {sent} of the Lease, and the last document is of {last}")]
+    FormerLeader { sent: u32, last: u32 },
     #[error("the document is not kept")]
     Store(#[from] StoreError),
     #[error("the task that keeps the document ended")]
@@ -42,7 +44,7 @@ impl DocumentRefused {
     pub(crate) fn answer(&self) -> (u16, String) {
         let status = match self {
             Self::TooLong(_) | Self::Invalid(_) | Self::Version(_) | Self::Unnamed => 400,
-            Self::OtherInstance(_) => 409,
+            Self::OtherInstance(_) | Self::FormerLeader { .. } => 409,
             Self::UnknownInstance(_) => 503,
             Self::Store(_) | Self::Ended(_) => 500,
         };
@@ -55,9 +57,18 @@ impl NodePolicies {
     pub(crate) async fn receive(&self, body: &[u8], instance: Option<String>) -> Result<NodeAnswer, DocumentRefused> {
         let document = parse(body, instance.as_deref())?;
         let store = self.store.lock().await;
-        let keep = document.clone();
-        let writer = DocumentStore::clone(&store);
-        spawn_blocking(move || writer.write(&keep, instance.as_deref())).await??;
+        let (keep, writer) = (document.clone(), DocumentStore::clone(&store));
+        let held = self.held.borrow().document.clone();
+        spawn_blocking(move || {
+            // Before the stored document is taken over, it counts as well. One that cannot be read is replaced.
+            let last = held.map(|held| held.term.clone());
+            let last = last.or_else(|| Some(writer.read().ok()??.document.term)).unwrap_or_default();
+            if keep.term.is_before(&last) {
+                return Err(DocumentRefused::FormerLeader { sent: keep.term.number, last: last.number });
+            }
+            Ok(writer.write(&keep, instance.as_deref())?)
+        })
+        .await??;
         let mut number = 0;
         self.held.send_modify(|held| {
             number = held.number + 1;
@@ -91,6 +102,32 @@ fn parse(body: &[u8], instance: Option<&str>) -> Result<NodeDocument, DocumentRe
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn document_of_a_former_leader_replaces_no_later_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let boot = ipam::BootId::from_text("1");
+        let agent = || NodePolicies::new(folder.path(), &boot);
+        let document = |revision: &str, lease: &str, number: u32| {
+            let term = format!(r#"{{"lease": "{lease}", "number": {number}}}"#);
+            format!(r#"{{"version": 1, "revision": "{revision}", "cluster": "c", "term": {term}}}"#)
+        };
+        let send = async |agent: &NodePolicies, body: String| {
+            agent.receive(body.as_bytes(), None).await.map_or_else(|refused| refused.answer().0, |_| 200)
+        };
+        let first = agent();
+        assert_eq!(send(&first, document("b", "l", 7)).await, 200);
+        // And the next process, which has not taken the stored document over yet.
+        for agent in [first, agent()] {
+            assert_eq!(send(&agent, document("a", "l", 6)).await, 409);
+            let stored = agent.store.lock().await.read().unwrap().unwrap();
+            assert_eq!(stored.document.revision, "b");
+        }
+        let agent = agent();
+        assert_eq!(send(&agent, document("c", "l", 7)).await, 200, "the same leader");
+        assert_eq!(send(&agent, document("d", "l", 8)).await, 200);
+        assert_eq!(send(&agent, document("e", "another", 0)).await, 200, "the Lease was deleted");
+    }
 
     fn status(body: &str, instance: Option<&str>) -> u16 {
         parse(body.as_bytes(), instance).map_or_else(|refused| refused.answer().0, |_| 200)

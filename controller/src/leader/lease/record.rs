@@ -9,6 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 pub(super) struct Record {
     /// Its resource version: a write that names an old one is refused. `None` if it was deleted.
     pub(super) version: Option<String>,
+    /// Another Lease of the same name counts transitions anew.
+    pub(super) uid: Option<String>,
     pub(super) holder: Option<String>,
     /// How long it is valid after a renewal, according to its holder.
     pub(super) duration: Duration,
@@ -32,6 +34,7 @@ impl Record {
         let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
         Self {
             version: lease.metadata.resource_version.clone(),
+            uid: lease.metadata.uid.clone(),
             holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
             duration: Duration::from_secs(seconds),
             transitions: spec.lease_transitions.unwrap_or(0),

@@ -48,8 +48,8 @@ impl Server {
 fn held_by(holder: &str, version: usize) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": NAME, "namespace": "here", "resourceVersion": version.to_string() },
-        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15 },
+        "metadata": { "name": NAME, "namespace": "here", "uid": "u", "resourceVersion": version.to_string() },
+        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": 3 },
     })
 }
 
@@ -136,6 +136,7 @@ async fn a_lease_is_valid_from_when_it_was_requested() {
     let mut lease = server.lease(15);
     lease.acquire(|_| {}).await;
     assert!(lease.renewed.unwrap() + TAKES <= Instant::now(), "not when the answer came");
+    assert_eq!(lease.term(), LeaderTerm { lease: "u".to_owned(), number: 3 });
 }
 
 #[tokio::test(start_paused = true)]

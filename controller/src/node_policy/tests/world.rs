@@ -13,7 +13,9 @@ use health::rules::{Action, Severity};
 use health::summary::{Check, NodePolicyState};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tunables::{AnsweredPolicy, DocumentMode, ItemReport, ItemState, NodeAnswer, NodeDocument, PolicyState};
+use tunables::{
+    AnsweredPolicy, DocumentMode, ItemReport, ItemState, LeaderTerm, NodeAnswer, NodeDocument, PolicyState,
+};
 
 use crate::cluster::node_condition::KubeletProblem;
 use crate::cluster::store::NodeView;
@@ -67,6 +69,7 @@ pub(super) struct Cluster {
     by_name: BTreeMap<String, usize>,
     pub(super) engine: Engine,
     leader_since: Instant,
+    term: LeaderTerm,
     pub(super) stopped: Option<String>,
     interval: Duration,
     pub(super) writes: usize,
@@ -231,6 +234,7 @@ impl Cluster {
             by_name,
             engine: Engine::default(),
             leader_since: now,
+            term: LeaderTerm { lease: "l".to_owned(), number: 0 },
             stopped: None,
             interval,
             writes: 0,
@@ -247,6 +251,7 @@ impl Cluster {
     /// Another leader, which knows nothing.
     pub(super) fn elect(&mut self) {
         self.engine = Engine::default();
+        self.term.number += 1;
         (self.leader_since, self.next_step) = (self.now, self.now);
         self.written.clear();
         let agents = u32::try_from(self.agents.len().max(1)).unwrap();
@@ -344,9 +349,10 @@ impl Cluster {
             })
             .collect();
         let stopped = self.stopped.clone();
-        let world =
-            World { policies: &policies, nodes: &inputs, stopped: stopped.as_deref(), cluster: "c", now: self.now };
+        let (policies, nodes, term, now) = (&policies, &inputs, &self.term, self.now);
+        let world = World { policies, nodes, stopped: stopped.as_deref(), cluster: "c", term, now };
         let actions = self.engine.step(&world);
+        assert!(actions.send.iter().all(|(_, document)| document.term == self.term));
         let moving = actions.hurry.len();
         self.next_step = self.now + if moving > 0 || !actions.read.is_empty() { 3 * SECOND } else { 15 * SECOND };
         let moved = self.engine.in_flight();
