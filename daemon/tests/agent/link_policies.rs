@@ -4,6 +4,7 @@
 mod interrupted;
 mod leader;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -131,6 +132,83 @@ fn mtu_that_loses_packets_to_the_gateway_is_restored() {
     println!("restored and failed after {:?}: {failed}", begun.elapsed());
     assert_eq!(shown(&node), before);
     assert!(failed["message"].as_str().unwrap().contains("no longer answers"), "{failed}");
+}
+
+/// The gateway has a smaller MTU than the node's earlier one.
+#[test]
+fn smaller_mtu_is_probed_with_packets_that_the_gateway_takes() {
+    let (node, leader) = scene(1500);
+    node.sh("ip link set ens3 mtu 9000");
+    let (agent, before) = (leader.agent(&node), shown(&node));
+    // What has the size of the new MTU is lost, but not on the leader's way.
+    node.fabric_sh(
+        "ip route add 10.0.10.7/32 dev ens3 src 10.0.20.9
+         nft add table inet way; nft add chain inet way input '{ type filter hook input priority 0 ; }'
+         nft add rule inet way input ip daddr 10.0.10.1 meta length 1400 drop",
+    );
+    leader.send(&policy("Apply", json!({"mtu": 1400})));
+    let failed = wait_item(&leader, &agent, "link/ens3/mtu", "Failed");
+    assert!(failed["message"].as_str().unwrap().contains("packets of 1400 bytes"), "{failed}");
+    assert_eq!(shown(&node), before);
+}
+
+/// A gateway that answers the new size must go on to do so.
+#[test]
+fn gateway_that_loses_packets_of_a_raised_mtu_is_noticed() {
+    let (node, leader) = scene(9000);
+    let (agent, before) = (leader.agent(&node), shown(&node));
+    let begun = Instant::now();
+    leader.send_while(&policy("Apply", json!({"mtu": 9000})), || {
+        leader.pause();
+        wait_for("the probes", || agent.events("policy.link_probed").len() == 1, || agent.log());
+        node.fabric_sh(
+            "nft add table inet way; nft add chain inet way input '{ type filter hook input priority 0 ; }'
+             nft add rule inet way input ip daddr 10.0.10.1 meta length '>' 1500 drop",
+        );
+    });
+    let answered = agent.events("policy.link_probed")[0]["answered"].to_string();
+    assert!(answered.contains("the gateway (9000)"), "{answered}");
+    wait_for("the earlier MTU", || mtu(&node) == 1500, || agent.log());
+    assert!(begun.elapsed() < Duration::from_secs(90), "before it would be unconfirmed: {:?}", begun.elapsed());
+    leader.resume();
+    let failed = wait_item(&leader, &agent, "link/ens3/mtu", "Failed");
+    assert!(failed["message"].as_str().unwrap().contains("packets of 9000 bytes"), "{failed}");
+    assert_eq!(shown(&node), before);
+}
+
+/// The least values that a policy may set: entries of the gateway expire within seconds, and are found again.
+#[test]
+fn gateway_is_found_with_the_least_settings_of_neighbours() {
+    let (node, leader) = scene(1500);
+    let agent = leader.agent(&node);
+    let least = tunables::link_keys::all().filter_map(|key| {
+        let (_, name) = key.split_once(".neigh.")?;
+        let value = match name {
+            "base_reachable_time_ms" => "1000",
+            "retrans_time_ms" => "100",
+            "unres_qlen_bytes" => "4096",
+            _ => "1",
+        };
+        Some((key, value))
+    });
+    let least: BTreeMap<String, &str> = least.collect();
+    assert_eq!(least.len(), 12, "{least:?}");
+    leader.send(&policy("Apply", json!({ "sysctls": least })));
+    wait_state(&leader, &agent, "applied");
+    // Without the leader's traffic, which shows that the gateway is reachable.
+    leader.pause();
+    for (family, address) in [("-4", "10.0.10.1"), ("-6", "2603:c020:0:10::1")] {
+        let entry = || node.sh(&format!("ip {family} neigh show to {address} dev ens3"));
+        let ping = || node.sh(&format!("ping -q -c 1 -W 1 {address}"));
+        ping();
+        wait_for("the end of the entry", || !entry().contains("REACHABLE"), entry);
+        // Packets still use it for some seconds; then the kernel sends one request. None is lost.
+        let is_renewed = || !ping().is_empty() && entry().contains("REACHABLE");
+        wait_for("a new answer of the gateway", is_renewed, entry);
+    }
+    leader.resume();
+    let items = leader.answer()["items"].clone();
+    assert!(items.is_null(), "{items}");
 }
 
 #[test]

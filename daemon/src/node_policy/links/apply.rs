@@ -176,6 +176,7 @@ impl Change<'_> {
             (None, _) if !needs_leader => return Ok(()),
             (None, _) => {}
         }
+        let local_probes = probe::raised(self.environment, local_probes, mtu);
         let contact = self.await_leader(&local_probes, mtu, changed_at, remote)?;
         match way_to_leader(contact, mtu).and_then(|probe| probe::lost_large(self.environment, probe, is_stopped)) {
             Some(_) if is_stopped() => Err(None),
@@ -193,7 +194,8 @@ impl Change<'_> {
         lost: Option<String>,
     ) -> Result<SentReply, Option<Verdict>> {
         let failed = |message| Some(Verdict { state: ItemState::Failed, message });
-        tracing::info!(event = "policy.link_probed", "the change is kept when a reply to the leader arrives");
+        let answered = probe::list(local);
+        tracing::info!(event = "policy.link_probed", answered, "the change is kept when a reply to the leader arrives");
         let (mut probed_at, mut misses) = (Instant::now(), 0);
         loop {
             if let Some(contact) = self.context.contact.last().filter(|contact| contact.accepted > changed_at) {

@@ -20,6 +20,9 @@ const SETTLE: Duration = Duration::from_secs(25);
 /// Between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Bytes of a packet that links take as long as no larger MTU is set.
+const ETHERNET: u16 = 1_500;
+
 /// A way that must stay open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Probe {
@@ -29,7 +32,7 @@ pub(super) struct Probe {
     pub(super) size: u16,
 }
 
-/// The probes that pass with an MTU.
+/// The probes that pass with an MTU. A peer may have a smaller one: then the largest packets are Ethernet's, or any.
 pub(super) fn passing(environment: &ProbeEnvironment, leader: Option<IpAddr>, mtu: u32) -> Vec<Probe> {
     let full = u16::try_from(mtu).unwrap_or(u16::MAX).min(bounds::SIZE_MAX);
     let echo = |target: ProbeTarget| Probe { kind: ProbeKind::PathMtu, target, size: full };
@@ -41,12 +44,23 @@ pub(super) fn passing(environment: &ProbeEnvironment, leader: Option<IpAddr>, mt
     ];
     candidates.extend(leader.map(|address| echo(ProbeTarget::Address(address))));
     at_once(candidates, |probe| {
-        if passes(environment, &probe) {
-            return Some(probe);
+        let mut smaller = Vec::new();
+        if probe.kind == ProbeKind::PathMtu {
+            smaller.extend((ETHERNET < full).then(|| Probe { size: ETHERNET, ..probe.clone() }));
+            smaller.push(Probe { kind: ProbeKind::Icmp, size: 0, ..probe.clone() });
         }
-        // The way has a smaller MTU than the link, which does not justify keeping the link's.
-        let small = Probe { kind: ProbeKind::Icmp, size: 0, ..probe };
-        (probe.kind == ProbeKind::PathMtu && passes(environment, &small)).then_some(small)
+        [probe].into_iter().chain(smaller).find(|probe| passes(environment, probe))
+    })
+}
+
+/// The probes with an MTU that was raised. Peers that answer packets of the new size must do so from now on; others may have a
+/// smaller MTU, because a rollout raises it node by node.
+pub(super) fn raised(environment: &ProbeEnvironment, probes: Vec<Probe>, mtu: u32) -> Vec<Probe> {
+    let full = u16::try_from(mtu).unwrap_or(u16::MAX).min(bounds::SIZE_MAX);
+    at_once(probes, |probe| {
+        let larger = Probe { size: full, ..probe.clone() };
+        let is_raised = probe.kind == ProbeKind::PathMtu && probe.size < full && passes(environment, &larger);
+        Some(if is_raised { larger } else { probe })
     })
 }
 
@@ -98,16 +112,29 @@ pub(super) fn lost_large(
 }
 
 fn describe(probe: &Probe) -> String {
-    let target = match &probe.target {
-        ProbeTarget::Service(TargetService::Gateway) => "the gateway".to_owned(),
-        ProbeTarget::Service(TargetService::Imds) => "the metadata service".to_owned(),
-        ProbeTarget::Service(_) => "the API server".to_owned(),
-        ProbeTarget::Address(address) => format!("the leader ({address})"),
-        ProbeTarget::Host(host) => host.clone(),
-    };
+    let target = target_of(probe);
     match probe.size {
         0 => format!("{target} no longer answers"),
         size => format!("{target} no longer answers packets of {size} bytes"),
+    }
+}
+
+/// What answers, with the bytes of its packets: `the gateway (9000)`.
+pub(super) fn list(probes: &[Probe]) -> String {
+    let text = |probe: &Probe| match probe.size {
+        0 => target_of(probe),
+        size => format!("{} ({size})", target_of(probe)),
+    };
+    probes.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+fn target_of(probe: &Probe) -> String {
+    match &probe.target {
+        ProbeTarget::Service(TargetService::Gateway) => "the gateway".to_owned(),
+        ProbeTarget::Service(TargetService::Imds) => "the metadata service".to_owned(),
+        ProbeTarget::Service(_) => "the API server".to_owned(),
+        ProbeTarget::Address(address) => format!("the leader {address}"),
+        ProbeTarget::Host(host) => host.clone(),
     }
 }
 
