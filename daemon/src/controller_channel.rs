@@ -3,13 +3,15 @@
 //!
 //! ```text
 //!   Identity ─▶ announcement ─▶ annotation of the Pod ─▶ controller
-//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details, rules, probes, bundle)
+//!   ConfigMap of the controllers' keys, mounted ─▶ trusted_keys ─▶ server ─▶ answers (summary, details, rules, probes, bundle, captures)
 //! ```
 
 mod announcement;
 mod answers;
 mod bundle_stream;
+mod captures;
 mod controller_rules;
+mod json_reply;
 mod trusted_keys;
 
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use resident::logging::chain;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::captures::Captures;
 use crate::facts::condition::{Condition, Reason};
 use crate::probes::{ProbeEnvironment, ProbeHandler};
 use crate::reconcile::kernel_limits::RepairGate;
@@ -59,8 +62,10 @@ pub(crate) async fn run(
     let keys = ControllerKeys::default();
     let probes = ProbeHandler::new(ProbeEnvironment::of_this_process());
     let rules = ControllerRules::new(settings.controller_rules());
-    let bundle = BundleStream::new(settings.clone(), layers);
-    let answers = Answers { settings: settings.clone(), status_server, gate, node_report, rules, probes, bundle };
+    let bundle = BundleStream::new(settings.clone(), layers.clone());
+    let captures = Captures::new(settings.clone(), layers);
+    let answers =
+        Answers { settings: settings.clone(), status_server, gate, node_report, rules, probes, bundle, captures };
     // Cancel-safe: no branch ends, unless TLS cannot be set up.
     let failed = tokio::select! {
         Err(error) = channel::serve(listener, &identity, keys.trusted(), Arc::new(answers), Limits::default()) => error,

@@ -10,6 +10,7 @@
 //!                                                               └─▶ ReconcileReport ──▶ logs, metrics, readiness, status
 //!   records of plugins ──▶ cni_records ──▶ log lines, metrics ──▶ follow_up (announcements, connections)
 //!   controller ──▶ probes ──▶ packets of network tests
+//!   controller ──▶ captures ──▶ state, packets and logs in a private folder, sent as one tar
 //!   controller ──▶ node_policy ──▶ kernel settings and links of NodePolicies
 //!   ReconcileReport ──▶ node_events ──▶ Kubernetes Events about the Node
 //!   controller ──TLS──▶ controller_channel ──▶ summary of health signals and conditions
@@ -20,6 +21,7 @@
 //! configuration, and only `cni_records` sends packets for pods.
 
 pub mod args;
+pub mod captures;
 mod cli;
 mod cni_records;
 mod controller_channel;
@@ -32,6 +34,7 @@ pub mod metrics;
 mod node_policy;
 pub mod probes;
 pub mod reconcile;
+pub mod redaction;
 mod report;
 mod run;
 pub mod settings;

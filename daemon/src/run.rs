@@ -26,6 +26,7 @@ use vcn::printable;
 
 use crate::args;
 use crate::args::{BundleOutput, Command, ProbeOutput};
+use crate::captures;
 use crate::cli::bundle;
 use crate::cli::command;
 use crate::cli::command::Invocation;
@@ -148,6 +149,7 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
         directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
     }
     let lock = only_agent(&settings.state_dir)?;
+    captures::clear(&settings.data_dir);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(5)

@@ -10,6 +10,8 @@ mod bundle_stream;
 #[expect(dead_code, reason = "the same as for the tests of the agent without a cluster, which do more with it")]
 #[path = "agent/called.rs"]
 mod called;
+#[path = "cluster/captures.rs"]
+mod captures;
 #[path = "cluster/channel.rs"]
 mod channel;
 #[path = "cluster/events.rs"]

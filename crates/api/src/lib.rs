@@ -15,7 +15,7 @@
 //!   node_task        operators ──▶ NodeTask ──▶ one action on nodes
 //!   network_test     operators ──▶ NetworkTest ──▶ probes between nodes
 //!
-//!   bundle           what agent, controller and kubectl exchange for support bundles
+//!   bundle, capture  what agent, controller and kubectl exchange for support bundles and captures
 //!
 //!   crd, schema, size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
 //! ```
@@ -25,6 +25,7 @@
 
 pub mod annotation;
 pub mod bundle;
+pub mod capture;
 pub mod condition;
 pub mod crd;
 mod names;

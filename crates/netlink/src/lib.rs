@@ -50,4 +50,4 @@ pub use routing::rule::{Rule, RuleAction};
 pub use routing::saved::SavedNetwork;
 pub use routing::socket::Socket;
 pub use sysctl::Sysctls;
-pub use tap::{PacketTap, SeenPacket, forbid_fragments};
+pub use tap::{CaptureTap, CapturedPacket, PacketFilter, PacketProtocol, PacketTap, SeenPacket, forbid_fragments};

@@ -1,6 +1,6 @@
 //! The head of a tar entry, which is written before its content is there.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A header, and what the content of an entry is padded to, in bytes.
@@ -29,6 +29,19 @@ pub fn entry(path: &str, content: &[u8]) -> io::Result<Vec<u8>> {
     bytes.extend_from_slice(content);
     bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
     Ok(bytes)
+}
+
+/// Writes an entry whose content is read piece by piece.
+///
+/// # Errors
+/// When the path is not valid, the content is shorter than its size, or either end fails.
+pub fn copy_entry(path: &str, size: u64, content: impl Read, mut out: impl Write) -> io::Result<()> {
+    out.write_all(&entry_head(path, size)?)?;
+    if io::copy(&mut content.take(size), &mut out)? < size {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{path} became shorter")));
+    }
+    let padding = usize::try_from(size.next_multiple_of(BLOCK as u64) - size).unwrap_or(0);
+    out.write_all([0; BLOCK].get(..padding).unwrap_or_default())
 }
 
 /// The bytes after the last entry.
@@ -67,6 +80,18 @@ mod tests {
         for (size, blocks) in [(0, 1), (1, 2), (512, 2), (513, 3)] {
             assert_eq!(entry("a", &vec![b'x'; size]).unwrap().len(), blocks * BLOCK, "{size}");
         }
+    }
+
+    #[test]
+    fn entry_is_the_same_piece_by_piece() {
+        for size in [0_usize, 1, 512, 100_000] {
+            let (content, mut out) = (vec![b'x'; size], Vec::new());
+            copy_entry("a", size as u64, content.as_slice(), &mut out).unwrap();
+            assert_eq!(out.len(), entry("a", &content).unwrap().len(), "{size}");
+            assert!(out.len() % BLOCK == 0 && out[512..].starts_with(&content));
+        }
+        let short = copy_entry("a", 2, &b"x"[..], Vec::new()).unwrap_err();
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

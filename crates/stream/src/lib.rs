@@ -14,7 +14,7 @@ mod pipe;
 mod reader;
 mod relay;
 
-pub use entry::{end, entry, entry_path};
+pub use entry::{copy_entry, end, entry, entry_path};
 pub use limit::{STREAM_MAX, expired};
 pub use pipe::{ChunkSender, ChunkWriter, Chunks, Disconnected, Incomplete, pipe};
 pub use reader::{Piece, TarError, TarReader};

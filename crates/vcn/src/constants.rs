@@ -105,6 +105,9 @@ pub const NODE_POLICY_PROOFS_FILE: &str = "node-policy-proofs.json";
 /// An unfinished change of a link by a NodePolicy, in the directory that outlives a boot.
 pub const LINK_JOURNAL_FILE: &str = "link-journal.json";
 
+/// The folder of captures, in the directory that outlives a boot; the agent empties it when it starts.
+pub const CAPTURES_FOLDER: &str = "captures";
+
 /// Node-local state of this boot (tmpfs): pools, allocations.
 pub const STATE_DIR: &str = "/run/vcn-native";
 

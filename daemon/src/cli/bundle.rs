@@ -2,7 +2,7 @@
 //! follow, so that the kernel's state and the files are there without an agent.
 //!
 //! A bundle has no secrets, because it has only these: the agent's answers, the kernel's network state, our state files by name,
-//! and the names, plugin types and keys of CNI configurations, never a value.
+//! and the names, plugin types and keys of CNI configurations, never a value. Texts of other programs in these are redacted.
 //!
 //! ```text
 //!   agent: its answers ─────────────┐
@@ -24,6 +24,7 @@ use resident::config::{Layers, explain};
 
 use crate::cli::exit::Exit;
 use crate::cli::query::{QueryError, query};
+use crate::redaction::Redactions;
 use crate::settings::Settings;
 use archive::Archive;
 
@@ -43,7 +44,7 @@ pub(crate) fn write(settings: &Settings, layers: &Layers, output: Option<&Path>)
     if let Some(path) = output {
         let file = AtomicFile::create(path, 0o600).with_context(|| format!("writing {}", path.display()))?;
         let written = write_to(file, settings, layers);
-        written.and_then(AtomicFile::commit).with_context(|| format!("writing {}", path.display()))?;
+        written.and_then(|(file, _)| file.commit()).with_context(|| format!("writing {}", path.display()))?;
         return Ok(Exit::Fine);
     }
     let out = io::stdout().lock();
@@ -57,9 +58,9 @@ pub(crate) fn write(settings: &Settings, layers: &Layers, output: Option<&Path>)
     Ok(Exit::Fine)
 }
 
-/// Writes a bundle, and returns where it went.
-pub(crate) fn write_to<W: io::Write>(to: W, settings: &Settings, layers: &Layers) -> io::Result<W> {
-    let mut archive = Archive::new(to);
+/// Writes a bundle, and returns where it went and what was redacted.
+pub(crate) fn write_to<W: io::Write>(to: W, settings: &Settings, layers: &Layers) -> io::Result<(W, Redactions)> {
+    let mut archive = Archive::new(to)?;
     collect(settings, layers, &mut archive)?;
     archive.finish()
 }

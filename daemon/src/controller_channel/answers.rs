@@ -1,4 +1,5 @@
-//! What the controller can ask for: the summary of the node, its details, other rules, and probes of network tests.
+//! What the controller can ask for: the summary of the node, its details, other rules, probes of network tests, and
+//! captures.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,14 +10,16 @@ use health::summary::poll::{NodeReport, PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
 use health::{Area, Report, Summary, Verdict, rules};
 use nettest::probe::PROBE_PATH;
-use serde::Serialize;
 use serde_json::json;
 use stream::Chunks;
 use tokio::sync::watch;
 use tunables::document::POLICY_PATH;
 
+use crate::captures::Captures;
 use crate::controller_channel::bundle_stream::BundleStream;
+use crate::controller_channel::captures;
 use crate::controller_channel::controller_rules::ControllerRules;
+use crate::controller_channel::json_reply::body;
 use crate::facts::condition::{Condition, Reason};
 use crate::node_policy::PolicyDetails;
 use crate::probes::ProbeHandler;
@@ -33,6 +36,7 @@ pub(super) struct Answers {
     pub(super) rules: ControllerRules,
     pub(super) probes: ProbeHandler,
     pub(super) bundle: BundleStream,
+    pub(super) captures: Captures,
 }
 
 impl Handler for Answers {
@@ -69,15 +73,18 @@ impl Handler for Answers {
                 let (status, body) = self.probes.answer(&request.body.unwrap_or_default()).await;
                 Reply { status, ..Reply::ok(body) }
             }
-            _ => Reply::text(
-                404,
-                "not found; this agent knows /v1/summary, /v1/node, /v1/rules, /v1/policy, /v1/probe and /v1/bundle\n",
-            ),
+            _ => captures::answer(&self.captures, path, request.body.as_deref()).unwrap_or_else(|| {
+                let known = "/v1/summary, /v1/node, /v1/rules, /v1/policy, /v1/probe, /v1/bundle and /v1/captures";
+                Reply::text(404, &format!("not found; this agent knows {known}\n"))
+            }),
         }
     }
 
     fn stream(&self, request: &Request) -> Option<Result<Chunks, Reply>> {
-        (request.path == AGENT_BUNDLE_PATH).then(|| self.bundle.open())
+        if request.path == AGENT_BUNDLE_PATH {
+            return Some(self.bundle.open());
+        }
+        if request.body.is_some() { None } else { captures::open(&self.captures, &request.path) }
     }
 
     fn replied(&self, reply: SentReply) {
@@ -131,10 +138,6 @@ fn details(mut status: Status, mut signals: Report, policy: Option<&PolicyDetail
     if short.body.len() <= BODY_MAX { short } else { Reply::text(500, "the details are longer than a reply\n") }
 }
 
-fn body(value: &impl Serialize) -> Reply {
-    serde_json::to_vec(value).map_or_else(|error| Reply::text(500, &format!("{error}\n")), Reply::ok)
-}
-
 /// A condition as a check. An agent that has just started knows nothing yet.
 fn check(condition: &Condition) -> Check {
     let is_known = condition.reason != Reason::Starting;
@@ -172,6 +175,7 @@ mod tests {
         let answers = Answers {
             rules: ControllerRules::new(agent.settings.controller_rules()),
             bundle: BundleStream::new(agent.settings.clone(), Layers::default()),
+            captures: Captures::new(agent.settings.clone(), Layers::default()),
             settings: agent.settings.clone(),
             status_server: Arc::new(StatusServer { agent, signals, previews }),
             gate: RepairGate::default(),

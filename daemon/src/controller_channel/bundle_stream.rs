@@ -30,7 +30,8 @@ impl BundleStream {
         let (sender, chunks) = pipe();
         let (settings, layers) = (self.settings.clone(), self.layers.clone());
         let write = move || {
-            let written = bundle::write_to(sender.into_writer(), &settings, &layers).and_then(ChunkWriter::finish);
+            let written = bundle::write_to(sender.into_writer(), &settings, &layers);
+            let written = written.and_then(|(writer, _)| ChunkWriter::finish(writer));
             match written {
                 Ok(()) => tracing::info!(event = "bundle.sent"),
                 Err(error) => tracing::warn!(event = "bundle.failed", %error, "the controller got a part of it"),

@@ -19,15 +19,15 @@ const ENTRY: usize = 4 << 20;
 const GROWTH_MAX: u64 = 8 << 20;
 
 /// The agent's resident memory, in bytes.
-fn resident(channel: &Channel) -> u64 {
+pub(crate) fn resident(channel: &Channel) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", channel.agent.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
 /// As the controller, in the network namespace of the agent.
-fn with_client<T: Send>(channel: &Channel, work: impl AsyncFnOnce(Client, Peer) -> T + Send) -> T {
-    let (client, peer) = (Client::new(channel.controller.clone()), channel.peer);
+pub(crate) fn with_client<T: Send>(channel: &Channel, work: impl AsyncFnOnce(Client, Peer) -> T + Send) -> T {
+    let (client, peer) = (Client::new(channel.controller.clone()), channel.peer());
     channel.scene.cluster.do_(async |_| work(client, peer).await)
 }
 

@@ -12,6 +12,8 @@ use health::rules::{Action, version};
 use health::summary::poll::RULES_PATH;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use nix::sys::signal::Signal;
+use sandbox::Container;
 use serde_json::Value;
 
 use crate::events::{POD, Scene};
@@ -24,14 +26,22 @@ pub(crate) struct Channel {
     pub(crate) scene: Scene,
     pub(crate) agent: Agent,
     pub(crate) controller: Identity,
-    pub(crate) peer: Peer,
+    container: Container,
+    /// None before the agent published its key.
+    peer: Option<Peer>,
 }
 
 impl Channel {
     /// An agent with these files of rules: the controller's that an earlier agent received, and its own.
     pub(crate) fn new(rules: Option<[&str; 2]>) -> Self {
+        Self::prepared(rules, |_| ())
+    }
+
+    /// The same, on a node that something is done to before the agent starts.
+    pub(crate) fn prepared(rules: Option<[&str; 2]>, prepare: impl FnOnce(&Node)) -> Self {
         let scene = Scene::new();
         let node = &scene.cluster.node;
+        prepare(node);
         if let Some([received, own]) = rules {
             std::fs::create_dir(node.path("conf")).unwrap();
             std::fs::write(node.path("conf/health-rules.json"), own).unwrap();
@@ -48,16 +58,37 @@ impl Channel {
         std::fs::write(limits.join("nf_conntrack_max"), "1000\n").unwrap();
         let container = node.container().with_config_map(api::CONTROLLER_KEYS, &keys);
         let container = container.with_volume(&limits, "/host/proc/sys/net/netfilter".as_ref());
-        let agent = node.start(container, &["--node-ip", "127.0.0.1"]);
-        node.wait_ready(&agent);
-        wait_for("the annotation", || announcement(&scene).is_some(), || agent.log());
-        let Announcement { port, key } = announcement(&scene).unwrap();
-        let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], port)), key };
-        Self { scene, agent, controller, peer }
+        let agent = node.start(container.clone(), &["--node-ip", "127.0.0.1"]);
+        let mut channel = Self { scene, agent, controller, container, peer: None };
+        channel.find();
+        channel
+    }
+
+    /// Waits for the agent's key.
+    fn find(&mut self) {
+        self.scene.cluster.node.wait_ready(&self.agent);
+        let before = self.peer.map(|peer| peer.key);
+        let found = || announcement(&self.scene).filter(|announced| Some(announced.key) != before);
+        wait_for("the annotation", || found().is_some(), || self.agent.log());
+        let Announcement { port, key } = found().unwrap();
+        self.peer = Some(Peer { address: SocketAddr::from(([127, 0, 0, 1], port)), key });
+    }
+
+    /// Kills the agent, and starts another one in the same container.
+    pub(crate) fn restart(&mut self) {
+        self.agent.signal(Signal::SIGKILL);
+        // Its lock goes when it is gone.
+        let _ = self.agent.stop();
+        self.agent = self.scene.cluster.node.start(self.container.clone(), &["--node-ip", "127.0.0.1"]);
+        self.find();
+    }
+
+    pub(crate) const fn peer(&self) -> Peer {
+        self.peer.unwrap()
     }
 
     fn ask(&self, identity: &Identity, request: Request) -> Result<Reply, SendError> {
-        let (client, peer) = (Client::new(identity.clone()), self.peer);
+        let (client, peer) = (Client::new(identity.clone()), self.peer());
         self.scene.cluster.do_(async |_| client.send(peer, request, LIMIT).await)
     }
 

@@ -36,6 +36,9 @@ const DATA: [&str; 12] = [
     "drop-ins.json",
 ];
 
+/// The same without a suffix.
+const DATA_EXACT: [&str; 2] = [backup::DIRECTORY, vcn::CAPTURES_FOLDER];
+
 /// Our configurations go, whatever other programs added to them: without our plugin they have no interface to work on.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
     let (copy, path) = (settings.copied_conflist(), settings.conflist());
@@ -96,7 +99,7 @@ fn has_mark(path: &Path) -> io::Result<Option<bool>> {
 /// Removes our files, copies before the record, and the directories unless they are mount points or contain something else.
 pub(super) fn state(settings: &Settings, removal: &mut Removal) {
     for (directory, ours, exact) in
-        [(&settings.state_dir, &STATE[..], &STATE_EXACT[..]), (&settings.data_dir, &DATA, &[backup::DIRECTORY])]
+        [(&settings.state_dir, &STATE[..], &STATE_EXACT[..]), (&settings.data_dir, &DATA, &DATA_EXACT[..])]
     {
         let paths = match entries(directory) {
             Ok(paths) => paths,

@@ -8,6 +8,7 @@
 
 mod address;
 mod announce;
+mod capture;
 mod conntrack;
 mod ethtool;
 mod forward_filter;

@@ -56,7 +56,7 @@ fn delivers([source, target, other, router]: [IpAddr; 4]) {
 }
 
 /// The kernel adds the route of an IPv6 address some time after the address, and drops packets until then.
-fn wait_until_reachable(socket: &UdpSocket) {
+pub(crate) fn wait_until_reachable(socket: &UdpSocket) {
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     for _ in 0..600 {
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();

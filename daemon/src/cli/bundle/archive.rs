@@ -6,24 +6,29 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::redaction::{Redactions, Redactor};
+
 /// The longest entry, in bytes. A longer one is left out, which README.txt says.
 const LONGEST: usize = 4 << 20;
 
 pub(super) struct Archive<W: Write> {
     tar: tar::Builder<W>,
+    redactor: Redactor,
     names: Vec<String>,
     /// Missing entries, and why.
     missing: Vec<(String, String)>,
 }
 
 impl<W: Write> Archive<W> {
-    pub(super) fn new(to: W) -> Self {
-        Self { tar: tar::Builder::new(to), names: Vec::new(), missing: Vec::new() }
+    pub(super) fn new(to: W) -> io::Result<Self> {
+        let redactor = Redactor::new().map_err(io::Error::other)?;
+        Ok(Self { tar: tar::Builder::new(to), redactor, names: Vec::new(), missing: Vec::new() })
     }
 
-    /// Adds a text, unless it is too long.
+    /// Adds a text without its secrets, unless it is too long.
     pub(super) fn text(&mut self, name: &str, text: &str) -> io::Result<()> {
         if text.len() <= LONGEST {
+            let text = self.redactor.text(text);
             return self.entry(name, text.as_bytes());
         }
         self.missing(name, &format!("its {} bytes are too long for a bundle", text.len()));
@@ -58,9 +63,11 @@ impl<W: Write> Archive<W> {
         for name in &self.names {
             let _ = writeln!(text, "  {name}");
         }
-        text.push_str(
+        let _ = write!(
+            text,
             "\nNever collected: values of CNI configurations, files of other programs, the metadata service's credentials and\n\
-             user data.\n\nMissing:\n",
+             user data.\nRedacted: {}.\n\nMissing:\n",
+            self.redactor.counts()
         );
         for (name, why) in &self.missing {
             let _ = writeln!(text, "  {name}: {why}");
@@ -69,10 +76,11 @@ impl<W: Write> Archive<W> {
         self.entry("README.txt", text.as_bytes())
     }
 
-    pub(super) fn finish(self) -> io::Result<W> {
+    /// Returns where it went, and what was redacted.
+    pub(super) fn finish(self) -> io::Result<(W, Redactions)> {
         let mut to = self.tar.into_inner()?;
         to.flush()?;
-        Ok(to)
+        Ok((to, self.redactor.counts()))
     }
 
     fn entry(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -93,11 +101,11 @@ mod tests {
 
     #[test]
     fn entry_that_is_too_long_is_missing() {
-        let mut archive = Archive::new(Vec::new());
+        let mut archive = Archive::new(Vec::new()).unwrap();
         archive.text("long.txt", &"x".repeat(LONGEST + 1)).unwrap();
         archive.text("short.txt", &"x".repeat(LONGEST)).unwrap();
         archive.readme("Head").unwrap();
-        let tar = archive.finish().unwrap();
+        let (tar, _) = archive.finish().unwrap();
         let mut entries = tar::Archive::new(tar.as_slice());
         let mut entries = entries.entries().unwrap().map(Result::unwrap);
         assert_eq!(entries.next().unwrap().size(), LONGEST as u64);

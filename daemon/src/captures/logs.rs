@@ -1,0 +1,130 @@
+//! The logs of units, as the Pod of a task writes them into a capture's folder: redacted, private, their newest part. The agent trusts
+//! neither their names nor their sizes.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, BufRead, BufWriter, Read, Write as _};
+use std::path::Path;
+
+use api::capture::{LOG_UNITS_MAX, UNIT_LOG_BYTES_MAX};
+use serde::{Deserialize, Serialize};
+
+use super::store::{CaptureFolder, create, open};
+use crate::redaction::{Redactions, Redactor};
+
+/// The longest line; the rest of a longer one is the next line.
+const LINE_MAX: u64 = 48 << 10;
+
+/// The longest description of a log, in bytes.
+const DESCRIPTION_MAX: u64 = 4096;
+
+/// What is known of a log besides its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UnitLog {
+    /// What was replaced in it.
+    pub redactions: Redactions,
+    /// Whether older lines were left out.
+    pub is_shortened: bool,
+}
+
+/// Writes the log of a unit into the folder of logs. A folder that is gone was removed with its capture: that is an error.
+///
+/// # Errors
+/// When the text cannot be read or written.
+pub fn write(folder: &Path, unit: &str, log: impl Read) -> io::Result<UnitLog> {
+    let mut redactor = Redactor::new().map_err(io::Error::other)?;
+    let (mut lines, mut bytes, mut described) = (VecDeque::new(), 0_u64, UnitLog::default());
+    let mut log = io::BufReader::new(log);
+    loop {
+        let mut line = Vec::new();
+        if log.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        let text = String::from_utf8_lossy(&line);
+        let line = redactor.line(text.trim_end_matches('\n')).into_owned();
+        bytes += line.len() as u64 + 1;
+        lines.push_back(line);
+        while bytes > UNIT_LOG_BYTES_MAX
+            && let Some(oldest) = lines.pop_front()
+        {
+            bytes -= oldest.len() as u64 + 1;
+            described.is_shortened = true;
+        }
+    }
+    described.redactions = redactor.counts();
+    let unfinished = folder.join(format!("{unit}.log.part"));
+    let mut file = BufWriter::new(create(&unfinished)?);
+    for line in lines {
+        file.write_all(line.as_bytes())?;
+        file.write_all(b"\n")?;
+    }
+    file.flush()?;
+    let description = create(&folder.join(format!("{unit}.json")))?;
+    serde_json::to_writer(description, &described)?;
+    fs::rename(unfinished, folder.join(format!("{unit}.log")))?;
+    Ok(described)
+}
+
+/// The units whose logs are finished, with what is known of each.
+pub(super) fn finished(folder: &CaptureFolder) -> Vec<(String, UnitLog)> {
+    let names = fs::read_dir(folder.logs()).into_iter().flatten().take(4 * LOG_UNITS_MAX);
+    let mut names: Vec<String> = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    let units = names.iter().filter_map(|name| name.strip_suffix(".log"));
+    units.take(LOG_UNITS_MAX).map(|unit| (unit.to_owned(), described(folder, unit))).collect()
+}
+
+fn described(folder: &CaptureFolder, unit: &str) -> UnitLog {
+    let mut text = String::new();
+    let read = open(&folder.logs().join(format!("{unit}.json")), DESCRIPTION_MAX)
+        .and_then(|(file, _)| file.take(DESCRIPTION_MAX).read_to_string(&mut text));
+    read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn log_is_redacted_private_and_its_newest_part() {
+        let directory = tempfile::tempdir().unwrap();
+        let secret =
+            "1 password=hunter2\n2 -----BEGIN RSA PRIVATE KEY-----\n3 MIIsecret\n4 -----END RSA PRIVATE KEY-----\n";
+        let old = "0 old line\n".repeat(400_000);
+        let recent = "5 recent line\n".repeat(200_000);
+        let log = [old.as_bytes(), &[0xff, b'\n'], recent.as_bytes(), secret.as_bytes()].concat();
+        let described = write(directory.path(), "kubelet.service", log.as_slice()).unwrap();
+        let redactions = Redactions { pem: 1, named_values: 1, ..Redactions::default() };
+        assert_eq!(described, UnitLog { redactions, is_shortened: true });
+        let path = directory.path().join("kubelet.service.log");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.len() as u64 <= UNIT_LOG_BYTES_MAX && text.len() as u64 > UNIT_LOG_BYTES_MAX - LINE_MAX);
+        assert!(text.ends_with("5 recent line\n1 password=[redacted]\n2 [redacted]\n3 [redacted]\n4 [redacted]\n"));
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!directory.path().join("kubelet.service.log.part").exists());
+    }
+
+    #[test]
+    fn log_of_a_removed_capture_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(write(&directory.path().join("gone"), "kubelet.service", &b"text\n"[..]).is_err());
+    }
+
+    #[test]
+    fn logs_that_are_no_files_of_their_size_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = CaptureFolder::create(directory.path(), "uid", true).unwrap();
+        fs::write(folder.logs().join("a.service.log"), "text").unwrap();
+        fs::write(folder.logs().join("half.service.log.part"), "text").unwrap();
+        symlink("/etc/hostname", folder.logs().join("link.service.log")).unwrap();
+        File::create(folder.logs().join("long.service.log")).unwrap().set_len(UNIT_LOG_BYTES_MAX + 1).unwrap();
+        let names: Vec<String> = finished(&folder).into_iter().map(|(unit, _)| unit).collect();
+        assert_eq!(names, ["a.service", "link.service", "long.service"]);
+        let opened: Vec<bool> = names.iter().map(|unit| folder.unit_log(unit).is_ok()).collect();
+        assert_eq!(opened, [true, false, false]);
+    }
+}
