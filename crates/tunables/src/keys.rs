@@ -93,6 +93,11 @@ pub fn is_never_allowed(name: &str) -> Option<Refusal> {
     refused::refusal(name)
 }
 
+/// Why a file of the host may not set a key. Its scope does not matter: systemd sets it in the host's namespaces.
+pub(crate) fn is_refused_in_files(name: &str) -> Option<Refusal> {
+    refused::refusal_in_files(name)
+}
+
 /// The key that the kernel sets to 0 when this one is set, in `vm`: an amount is given in bytes or in percent.
 pub fn counterpart(name: &str) -> Option<&'static str> {
     const PAIRS: [[&str; 2]; 2] =

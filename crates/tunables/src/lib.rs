@@ -13,6 +13,7 @@ pub mod bounds;
 pub mod document;
 #[cfg(test)]
 mod documents;
+pub mod files;
 pub mod item;
 pub mod keys;
 pub mod link_keys;

@@ -104,6 +104,14 @@ pub(super) fn refusal(name: &str) -> Option<Refusal> {
     named.or_else(prefixed).map(|(_, refusal)| *refusal).or_else(|| of_links(name))
 }
 
+/// Why a file of the host may not set a key: it runs programs, or the agent or the kubelet sets it.
+pub(super) fn refusal_in_files(name: &str) -> Option<Refusal> {
+    match refusal(name)? {
+        LINK => is_of_agent(name.rsplit('.').next()?).then_some(AGENT),
+        refusal => [CODE, AGENT, KUBELET].contains(&refusal).then_some(refusal),
+    }
+}
+
 /// `net.ipv4.conf.LINK.KEY` and `net.ipv4.neigh.LINK.KEY`. The name of a link may have periods.
 fn of_links(name: &str) -> Option<Refusal> {
     let rest = name.strip_prefix("net.ipv4.").or_else(|| name.strip_prefix("net.ipv6."))?;

@@ -1,0 +1,25 @@
+//! Files of the host by policy, without input and output: which folders a policy may name, what changes on a node, and how the change
+//! is undone if nothing confirms it.
+//!
+//! ```text
+//!   DesiredFile ─▶ check (folders, contents) ─┐
+//!   FileRecord (what was applied last) ───────┼─▶ plan ─▶ steps, units to restart, reports
+//!   ObservedFile (what is there now) ─────────┘            └─▶ begin: the record with what the node had before
+//!                                                                ├─▶ guard: commands that bring it back
+//!                                                                └─▶ confirm, or roll_back
+//! ```
+
+pub mod check;
+pub mod folders;
+pub mod guard;
+pub mod plan;
+pub mod record;
+pub mod reservations;
+mod sysctl_lines;
+pub mod units;
+
+pub use check::check;
+pub use folders::{FileGrant, Place, place};
+pub use plan::{DesiredFile, FilePlan, FileReport, FileStep, ObservedFile, StepAction, plan};
+pub use record::{FileRecord, FileState, Original, PendingChange, RecordedFile};
+pub use units::HostUnit;

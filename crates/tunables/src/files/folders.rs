@@ -1,0 +1,197 @@
+//! The closed list of folders in which a policy may have files, with the permit that each needs and the unit that reads it.
+
+use vcn::words;
+
+use crate::files::units::HostUnit;
+use crate::keys::Refusal;
+
+/// What the cluster's owner must permit before a policy may name a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileGrant {
+    /// Files that configure programs, and name no program to run.
+    HostFiles,
+    /// Files that decide which programs run as root.
+    HostCode,
+}
+
+words!(FileGrant: HostFiles = "hostFiles", HostCode = "hostCode");
+
+/// A folder of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// Its path.
+    pub path: &'static str,
+    /// The end of its files' names: others are not read.
+    pub suffix: &'static str,
+    /// The permit.
+    pub grant: FileGrant,
+    /// The unit that reads its files when it starts; none if each program reads them.
+    pub unit: Option<HostUnit>,
+}
+
+/// Where a file belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The permit.
+    pub grant: FileGrant,
+    /// The unit that reads it.
+    pub unit: Option<HostUnit>,
+    /// Whether systemd must read its units again.
+    pub is_of_systemd: bool,
+    /// Whether systemd-sysctl reads it.
+    pub is_of_sysctl: bool,
+}
+
+const fn folder(path: &'static str, suffix: &'static str, grant: FileGrant, unit: Option<HostUnit>) -> Folder {
+    Folder { path, suffix, grant, unit }
+}
+
+/// The folder of [`FOLDERS`] that systemd-sysctl reads.
+const SYSCTL: &str = "/etc/sysctl.d";
+
+/// The folders, but for drop-ins of units.
+///
+/// The runtimes' folders need `hostCode`: `runtime_path`, `hooks_dir` and `BinaryName` there name programs that run as root.
+pub const FOLDERS: &[Folder] = &[
+    folder("/etc/NetworkManager/conf.d", ".conf", FileGrant::HostFiles, Some(HostUnit::NetworkManager)),
+    folder("/etc/chrony.d", ".conf", FileGrant::HostFiles, Some(HostUnit::Chronyd)),
+    folder("/etc/chrony/conf.d", ".conf", FileGrant::HostFiles, Some(HostUnit::Chronyd)),
+    folder("/etc/containerd/conf.d", ".toml", FileGrant::HostCode, Some(HostUnit::Containerd)),
+    folder("/etc/crio/crio.conf.d", ".conf", FileGrant::HostCode, Some(HostUnit::Crio)),
+    folder(KUBELET_FOLDER, ".conf", FileGrant::HostCode, Some(HostUnit::Kubelet)),
+    folder("/etc/modprobe.d", ".conf", FileGrant::HostCode, None),
+    folder("/etc/security/limits.d", ".conf", FileGrant::HostFiles, None),
+    folder(SYSCTL, ".conf", FileGrant::HostFiles, Some(HostUnit::SystemdSysctl)),
+    folder("/etc/udev/rules.d", ".rules", FileGrant::HostCode, None),
+];
+
+/// The kubelet's folder of drop-ins, if its `--config-dir` names it.
+pub const KUBELET_FOLDER: &str = "/etc/kubernetes/kubelet.conf.d";
+/// Drop-ins of a unit are in a folder `UNIT.d` below this one.
+pub const SYSTEMD_FOLDER: &str = "/etc/systemd/system";
+const DROP_IN_SUFFIX: &str = ".conf";
+
+/// Our own drop-ins, and OKE's, which `oke bootstrap` writes again.
+const RESERVED_NAMES: [&str; 2] = [OWN_NAME, "00-default.conf"];
+/// The name of the drop-ins that reservations become.
+pub const OWN_NAME: &str = "90-oke-node-manager.conf";
+
+/// The longest name of a file.
+const NAME_MAX: usize = 64;
+
+const OUTSIDE: Refusal = Refusal {
+    reason: "policies have no files in this folder",
+    next_step: "Use a folder of docs/node-policies.md, or the node pool's cloud-init.",
+};
+const NAME: Refusal = Refusal {
+    reason: "the program that reads this folder does not read a file of this name",
+    next_step: "Use letters, digits, periods, - and _, and the suffix of the folder, such as .conf.",
+};
+const RESERVED: Refusal = Refusal {
+    reason: "OKE or this project writes a file of this name",
+    next_step: "Use another name; drop-ins with a higher number apply later.",
+};
+
+/// Where a file of this path belongs.
+///
+/// # Errors
+/// If policies may not have this file.
+pub fn place(path: &str) -> Result<Place, Refusal> {
+    let (parent, name) = path.rsplit_once('/').ok_or(OUTSIDE)?;
+    let (suffix, place) = match FOLDERS.iter().find(|folder| folder.path == parent) {
+        Some(Folder { suffix, grant, unit, .. }) => {
+            let is_of_sysctl = parent == SYSCTL;
+            (*suffix, Place { grant: *grant, unit: *unit, is_of_systemd: false, is_of_sysctl })
+        }
+        None => {
+            let unit = unit_of(parent).ok_or(OUTSIDE)?;
+            let place =
+                Place { grant: FileGrant::HostCode, unit: Some(unit), is_of_systemd: true, is_of_sysctl: false };
+            (DROP_IN_SUFFIX, place)
+        }
+    };
+    if !is_name(name, suffix) {
+        return Err(NAME);
+    }
+    if RESERVED_NAMES.contains(&name) && place.unit == Some(HostUnit::Kubelet) {
+        return Err(RESERVED);
+    }
+    Ok(place)
+}
+
+/// The unit whose drop-ins are in a folder.
+fn unit_of(folder: &str) -> Option<HostUnit> {
+    let unit = folder.strip_prefix(SYSTEMD_FOLDER)?.strip_prefix('/')?.strip_suffix(".d")?;
+    HostUnit::from_word(unit)
+}
+
+/// Whether programs read a file of this name, and no character of it means anything to systemd or a shell.
+fn is_name(name: &str, suffix: &str) -> bool {
+    let is_char = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    name.len() <= NAME_MAX
+        && name.len() > suffix.len()
+        && name.ends_with(suffix)
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.bytes().all(is_char)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_has_the_permit_and_the_unit_of_its_folder() {
+        for (path, grant, unit) in [
+            ("/etc/sysctl.d/90-web.conf", FileGrant::HostFiles, Some(HostUnit::SystemdSysctl)),
+            ("/etc/security/limits.d/90-web.conf", FileGrant::HostFiles, None),
+            ("/etc/chrony.d/time.conf", FileGrant::HostFiles, Some(HostUnit::Chronyd)),
+            ("/etc/NetworkManager/conf.d/10-x.conf", FileGrant::HostFiles, Some(HostUnit::NetworkManager)),
+            ("/etc/crio/crio.conf.d/20-x.conf", FileGrant::HostCode, Some(HostUnit::Crio)),
+            ("/etc/containerd/conf.d/20-x.toml", FileGrant::HostCode, Some(HostUnit::Containerd)),
+            ("/etc/kubernetes/kubelet.conf.d/50-x.conf", FileGrant::HostCode, Some(HostUnit::Kubelet)),
+            ("/etc/systemd/system/crio.service.d/50-x.conf", FileGrant::HostCode, Some(HostUnit::Crio)),
+            ("/etc/udev/rules.d/99-x.rules", FileGrant::HostCode, None),
+            ("/etc/modprobe.d/x.conf", FileGrant::HostCode, None),
+        ] {
+            let found = place(path).unwrap();
+            assert_eq!((found.grant, found.unit), (grant, unit), "{path}");
+            assert_eq!(found.is_of_systemd, path.starts_with(SYSTEMD_FOLDER), "{path}");
+        }
+        assert!(FOLDERS.is_sorted_by(|one, other| one.path < other.path));
+    }
+
+    #[test]
+    fn path_outside_the_list_is_refused() {
+        for path in [
+            "",
+            "x.conf",
+            "/etc/passwd",
+            "/etc/sysctl.conf",
+            "/etc/sysctl.d",
+            "/etc/sysctl.d/",
+            "/etc/sysctl.d/.conf",
+            "/etc/sysctl.d/.x.conf",
+            "/etc/sysctl.d/x.conf.bak",
+            "/etc/sysctl.d/a b.conf",
+            "/etc/sysctl.d/$HOME.conf",
+            "/etc/sysctl.d/%n.conf",
+            "/etc/sysctl.d/../cron.d/x.conf",
+            "/etc/sysctl.d/sub/x.conf",
+            "/etc//sysctl.d/x.conf",
+            "etc/sysctl.d/x.conf",
+            "/etc/systemd/system/sshd.service.d/x.conf",
+            "/etc/systemd/system/kubelet.service",
+            "/etc/systemd/system/kubelet.service.d/x.service",
+            "/etc/systemd/system/../system/kubelet.service.d/x.conf",
+            "/etc/systemd/system/kubelet.service.d/00-default.conf",
+            "/etc/kubernetes/kubelet.conf.d/90-oke-node-manager.conf",
+            "/etc/kubernetes/kubelet-config.json",
+            "/etc/modprobe.d/x.rules",
+            &format!("/etc/sysctl.d/{}.conf", "x".repeat(60)),
+        ] {
+            let refusal = place(path).expect_err(path);
+            assert!(refusal.next_step.ends_with('.'), "{path}: {refusal}");
+        }
+        assert!(place("/etc/sysctl.d/00-default.conf").is_ok(), "another program's folder");
+    }
+}

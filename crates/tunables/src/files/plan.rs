@@ -1,0 +1,261 @@
+//! What changes on a node for its policies' files: written, put back, removed, or left alone; and which units restart. Pure.
+//!
+//! Afterwards each path that policies name has their content, unless another program changed it since: that is reported, and not fought.
+//! Each other path that policies had has what was there before, again unless another program changed it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::answer::ItemState;
+use crate::files::check::check;
+use crate::files::folders::{FileGrant, Place, place};
+use crate::files::record::{FileRecord, FileState, Original, RecordedFile};
+use crate::files::units::HostUnit;
+
+/// A file as a policy has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredFile {
+    /// Its content.
+    pub content: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// The uid of the policy.
+    pub policy: String,
+}
+
+/// What the policies of a node say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DesiredFiles {
+    /// Files to have, by path.
+    pub apply: BTreeMap<String, DesiredFile>,
+    /// Files to compare only.
+    pub report: BTreeMap<String, DesiredFile>,
+    /// Units that may restart when their files change.
+    pub restart: BTreeSet<HostUnit>,
+    /// Uids of policies whose files stay as they are.
+    pub kept: BTreeSet<String>,
+    /// What the cluster's owner permits.
+    pub grants: Vec<FileGrant>,
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObservedFile {
+    /// Nothing.
+    Absent,
+    /// A file.
+    Present(FileState),
+    /// Something that policies do not change, such as a link, in words.
+    Unusable(String),
+}
+
+/// The plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePlan {
+    /// The changes, by path.
+    pub steps: Vec<FileStep>,
+    /// Units to restart, in this order.
+    pub restart: BTreeSet<HostUnit>,
+    /// Units that keep the earlier file, because no policy lets them restart.
+    pub waiting: BTreeSet<HostUnit>,
+    /// Units that policies let us restart.
+    pub allowed: BTreeSet<HostUnit>,
+    /// Whether systemd must read its units again.
+    pub reload: bool,
+    /// What is not as the policies say.
+    pub reports: Vec<FileReport>,
+    /// How many files are.
+    pub in_sync: u32,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileStep {
+    /// Where.
+    pub path: String,
+    /// What.
+    pub action: StepAction,
+    /// What is there now; nothing if there is no file.
+    pub before: Option<FileState>,
+    /// What the record says afterwards; nothing if it forgets the path.
+    pub record: Option<RecordedFile>,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepAction {
+    /// Writes a file.
+    Write(DesiredFile),
+    /// Writes the kept copy of what was there before any policy.
+    PutBack(FileState),
+    /// Removes the file: nothing was there before.
+    Remove,
+    /// Records a file that is already as the policy says.
+    Note,
+    /// Forgets a file, and leaves it as it is.
+    Forget,
+}
+
+/// A file that is not as its policy says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileReport {
+    /// Which.
+    pub path: String,
+    /// The uid of the policy.
+    pub policy: String,
+    /// What is wrong.
+    pub state: ItemState,
+    /// The cause, and the next step.
+    pub message: String,
+}
+
+impl StepAction {
+    /// Whether a file changes.
+    pub const fn changes_file(&self) -> bool {
+        matches!(self, Self::Write(_) | Self::PutBack(_) | Self::Remove)
+    }
+}
+
+impl FilePlan {
+    /// Whether nothing is to be done.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.restart.is_empty()
+    }
+
+    /// Whether the node might be lost, so that a guard must be there first.
+    pub fn is_guarded(&self) -> bool {
+        self.restart.iter().any(|unit| unit.is_guarded())
+    }
+}
+
+/// Plans. `observed` has each path that the policies or the record name; one that is missing counts as unreadable.
+pub fn plan(desired: &DesiredFiles, record: &FileRecord, observed: &BTreeMap<String, ObservedFile>) -> FilePlan {
+    let unread = ObservedFile::Unusable("it was not read".to_owned());
+    let at = |path: &String| observed.get(path).unwrap_or(&unread);
+    let mut plan = FilePlan { allowed: desired.restart.clone(), ..FilePlan::default() };
+    let mut changed = record.owed.clone();
+    for (path, file) in &desired.report {
+        plan.compare(path, file, at(path));
+    }
+    for (path, file) in &desired.apply {
+        match permit(path, file, &desired.grants) {
+            Ok(place) => {
+                if plan.set(path, file, record.files.get(path), at(path)) {
+                    plan.note_change(place, &mut changed);
+                }
+            }
+            Err(report) => plan.reports.push(report),
+        }
+    }
+    for (path, recorded) in record.files.iter().filter(|(path, _)| !desired.apply.contains_key(*path)) {
+        let is_kept = desired.kept.contains(&recorded.policy);
+        let is_changed = plan.undo(path, recorded, at(path), is_kept);
+        if let Ok(place) = place(path)
+            && is_changed
+        {
+            plan.note_change(place, &mut changed);
+        }
+    }
+    plan.steps.sort_by(|one, other| one.path.cmp(&other.path));
+    let may_restart: BTreeSet<HostUnit> = desired.restart.union(&record.restart).copied().collect();
+    (plan.restart, plan.waiting) = changed.into_iter().partition(|unit| may_restart.contains(unit));
+    plan
+}
+
+/// Whether a policy may have this file here.
+fn permit(path: &str, file: &DesiredFile, grants: &[FileGrant]) -> Result<Place, FileReport> {
+    let refused = |state, message| FileReport { path: path.to_owned(), policy: file.policy.clone(), state, message };
+    let place =
+        check(path, &file.content, file.mode).map_err(|refusal| refused(ItemState::Refused, refusal.to_string()))?;
+    if !grants.contains(&place.grant) {
+        let message = format!("the chart's value {grant} is false. Set it to true.", grant = place.grant);
+        return Err(refused(ItemState::NotGranted, message));
+    }
+    Ok(place)
+}
+
+impl FilePlan {
+    fn note_change(&mut self, place: Place, changed: &mut BTreeSet<HostUnit>) {
+        self.reload |= place.is_of_systemd;
+        changed.extend(place.unit);
+    }
+
+    /// Compares a file that a policy only reports.
+    fn compare(&mut self, path: &str, file: &DesiredFile, observed: &ObservedFile) {
+        let state = FileState::of(file.content.as_bytes(), file.mode);
+        match observed {
+            ObservedFile::Present(present) if *present == state => self.in_sync += 1,
+            ObservedFile::Unusable(why) => self.report(path, file, ItemState::Drifted, why.clone()),
+            ObservedFile::Present(_) => self.report(path, file, ItemState::Drifted, "the file differs".to_owned()),
+            ObservedFile::Absent => self.report(path, file, ItemState::Drifted, "there is no file".to_owned()),
+        }
+    }
+
+    /// Plans a file that a policy has. Whether the file changes.
+    fn set(
+        &mut self,
+        path: &str,
+        file: &DesiredFile,
+        recorded: Option<&RecordedFile>,
+        observed: &ObservedFile,
+    ) -> bool {
+        let applied = FileState::of(file.content.as_bytes(), file.mode);
+        let before = match observed {
+            ObservedFile::Absent => None,
+            ObservedFile::Present(state) => Some(state.clone()),
+            ObservedFile::Unusable(why) => {
+                self.report(path, file, ItemState::Failed, why.clone());
+                return false;
+            }
+        };
+        let is_same = before.as_ref() == Some(&applied);
+        if let Some(recorded) = recorded
+            && recorded.applied == applied
+            && !is_same
+        {
+            let what = if before.is_some() { "changed" } else { "removed" };
+            let message = format!("another program {what} the file, so it stays. Change the policy to write it again.");
+            self.report(path, file, ItemState::Drifted, message);
+            return false;
+        }
+        let original = match (recorded, &before) {
+            (Some(recorded), _) => recorded.original.clone(),
+            (None, Some(state)) => Original::Kept(state.clone()),
+            (None, None) => Original::Absent,
+        };
+        let record = RecordedFile { original, applied, policy: file.policy.clone() };
+        if is_same {
+            self.in_sync += 1;
+            if recorded == Some(&record) {
+                return false;
+            }
+        }
+        let action = if is_same { StepAction::Note } else { StepAction::Write(file.clone()) };
+        self.steps.push(FileStep { path: path.to_owned(), action, before, record: Some(record) });
+        !is_same
+    }
+
+    /// Plans a file that no policy has any more. Whether the file changes.
+    fn undo(&mut self, path: &str, recorded: &RecordedFile, observed: &ObservedFile, is_kept: bool) -> bool {
+        let is_ours = matches!(observed, ObservedFile::Present(state) if *state == recorded.applied);
+        let action = match &recorded.original {
+            _ if is_kept || !is_ours => StepAction::Forget,
+            Original::Kept(state) if *state == recorded.applied => StepAction::Forget,
+            Original::Kept(state) => StepAction::PutBack(state.clone()),
+            Original::Absent => StepAction::Remove,
+        };
+        let before = match observed {
+            ObservedFile::Present(state) => Some(state.clone()),
+            _ => None,
+        };
+        let changes = action.changes_file();
+        self.steps.push(FileStep { path: path.to_owned(), action, before, record: None });
+        changes
+    }
+
+    fn report(&mut self, path: &str, file: &DesiredFile, state: ItemState, message: String) {
+        self.reports.push(FileReport { path: path.to_owned(), policy: file.policy.clone(), state, message });
+    }
+}

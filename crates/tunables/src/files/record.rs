@@ -1,0 +1,212 @@
+//! What a node knows about files of policies: what was there before, what was applied last, and a change that nothing confirmed yet.
+//! Pure; the caller stores it, and the copies that it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::document::is_default;
+use crate::files::plan::{FilePlan, StepAction};
+use crate::files::units::HostUnit;
+
+/// The version of the record. A reader refuses later ones.
+pub const VERSION: u32 = 1;
+
+/// What a node knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FileRecord {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Of which cluster; another one voids the record.
+    pub cluster: String,
+    /// Of which instance, if it is known; another one voids the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Files that policies have, by path.
+    pub files: BTreeMap<String, RecordedFile>,
+    /// Units that the policies let us restart. They hold for the undo, too.
+    #[serde(skip_serializing_if = "is_default")]
+    pub restart: BTreeSet<HostUnit>,
+    /// Units that must restart, unless they did since: what a killed program leaves to the next one.
+    #[serde(skip_serializing_if = "is_default")]
+    pub owed: BTreeSet<HostUnit>,
+    /// A change that is not confirmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingChange>,
+    /// The order that was rolled back last: it is not tried again.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub rejected: String,
+    /// Fields of a later version.
+    #[serde(flatten)]
+    pub extra: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A file of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedFile {
+    /// What was there before any policy.
+    pub original: Original,
+    /// What was applied last.
+    pub applied: FileState,
+    /// The uid of its policy.
+    pub policy: String,
+}
+
+/// What was at a path before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Original {
+    /// Nothing.
+    Absent,
+    /// A file, of which a copy is kept.
+    Kept(FileState),
+}
+
+/// What distinguishes a file from another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileState {
+    /// The hash of its content, in hexadecimal digits.
+    pub sha256: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Its owner; 0 if absent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub uid: u32,
+    /// Its group; 0 if absent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gid: u32,
+}
+
+/// A change that is not confirmed, with what brings the earlier state back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PendingChange {
+    /// Which order.
+    pub order: String,
+    /// What the changed paths had: a file of which a copy is kept, or nothing.
+    pub before: BTreeMap<String, Option<FileState>>,
+    /// What the record said about these and other paths that it changes.
+    pub records: BTreeMap<String, Option<RecordedFile>>,
+    /// The units that restart: again, when the files come back.
+    pub units: BTreeSet<HostUnit>,
+    /// Whether systemd reads its units again.
+    pub reload: bool,
+    /// What the record said before.
+    pub restart: BTreeSet<HostUnit>,
+    /// What the record said before.
+    pub owed: BTreeSet<HostUnit>,
+}
+
+impl FileState {
+    /// The state of a file of root's.
+    pub fn of(content: &[u8], mode: u32) -> Self {
+        Self { sha256: format!("{:x}", Sha256::digest(content)), mode, uid: 0, gid: 0 }
+    }
+}
+
+/// The name of a copy of the file at a path.
+pub fn copy_name(path: &str) -> String {
+    format!("{:x}", Sha256::digest(path.as_bytes())).chars().take(32).collect()
+}
+
+impl FileRecord {
+    /// Whether the record is of this cluster and instance. An unknown instance is taken as this one.
+    pub fn is_of(&self, cluster: &str, instance: Option<&str>) -> bool {
+        let is_same_instance = self.instance.as_deref().zip(instance).is_none_or(|(own, other)| own == other);
+        self.cluster == cluster && is_same_instance
+    }
+
+    /// The record while a plan is carried out. It is stored before the first file changes, so that a killed program leaves what the
+    /// next one needs to bring the earlier files back.
+    #[must_use]
+    pub fn begin(&self, plan: &FilePlan, order: &str) -> Self {
+        let mut next = self.clone();
+        let mut pending = PendingChange {
+            order: order.to_owned(),
+            units: plan.restart.clone(),
+            reload: plan.reload,
+            restart: self.restart.clone(),
+            owed: self.owed.clone(),
+            ..PendingChange::default()
+        };
+        for step in &plan.steps {
+            if step.action.changes_file() {
+                pending.before.insert(step.path.clone(), step.before.clone());
+            }
+            pending.records.insert(step.path.clone(), self.files.get(&step.path).cloned());
+            match &step.action {
+                StepAction::Write(_) | StepAction::Note => {
+                    if let Some(record) = &step.record {
+                        next.files.insert(step.path.clone(), record.clone());
+                    }
+                }
+                StepAction::PutBack(_) | StepAction::Remove | StepAction::Forget => drop(next.files.remove(&step.path)),
+            }
+        }
+        next.version = VERSION;
+        next.restart.clone_from(&plan.allowed);
+        next.owed.clone_from(&plan.restart);
+        next.pending = Some(pending);
+        next
+    }
+
+    /// The record after everything is done and confirmed: units that restarted are not owed any more.
+    #[must_use]
+    pub fn confirm(&self) -> Self {
+        let mut next = self.clone();
+        if let Some(pending) = next.pending.take() {
+            next.owed.retain(|unit| !pending.units.contains(unit));
+        }
+        next.rejected.clear();
+        next
+    }
+
+    /// The record after the files came back.
+    #[must_use]
+    pub fn roll_back(&self) -> Self {
+        let mut next = self.clone();
+        let Some(pending) = next.pending.take() else { return next };
+        for (path, record) in pending.records {
+            match record {
+                Some(record) => drop(next.files.insert(path, record)),
+                None => drop(next.files.remove(&path)),
+            }
+        }
+        next.restart = pending.restart;
+        next.owed = pending.owed;
+        next.rejected = pending.order;
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_keeps_fields_of_a_later_version() {
+        let text = r#"{"version":1,"cluster":"c","files":{},"later":{"a":1}}"#;
+        let record: FileRecord = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
+    #[test]
+    fn record_of_another_machine_is_void() {
+        let record = FileRecord { cluster: "c".to_owned(), instance: Some("i".to_owned()), ..FileRecord::default() };
+        for (cluster, instance, is_of) in
+            [("c", Some("i"), true), ("c", None, true), ("c", Some("j"), false), ("d", Some("i"), false)]
+        {
+            assert_eq!(record.is_of(cluster, instance), is_of, "{cluster} {instance:?}");
+        }
+    }
+
+    #[test]
+    fn copies_of_two_paths_have_two_names() {
+        assert_ne!(copy_name("/etc/sysctl.d/a.conf"), copy_name("/etc/sysctl.d/b.conf"));
+        assert!(copy_name("/etc/sysctl.d/a.conf").bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+}
