@@ -2,6 +2,7 @@
 //! write whatever it was granted, tried with the tokens and certificates of those it keeps out.
 
 mod controller;
+mod cordon;
 mod events;
 mod node_policies;
 

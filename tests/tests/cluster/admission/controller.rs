@@ -26,7 +26,7 @@ fn account() -> ServiceAccount {
 }
 
 /// A server on which the controller's account was granted everything.
-async fn granted() -> &'static ApiServer {
+pub(super) async fn granted() -> &'static ApiServer {
     static READY: OnceCell<()> = OnceCell::const_new();
     let server = server().await;
     let prepare = async || {
@@ -39,7 +39,7 @@ async fn granted() -> &'static ApiServer {
 }
 
 /// With the token of a pod of the controller.
-async fn controller(server: &ApiServer, pod: &str) -> Client {
+pub(super) async fn controller(server: &ApiServer, pod: &str) -> Client {
     let object = json!({ "metadata": { "name": pod }, "spec": { "serviceAccountName": account().name,
         "automountServiceAccountToken": false, "containers": [{ "name": "a", "image": "a" }] } });
     let pods: Api<Pod> = Api::namespaced(admin(server), NAMESPACE);
