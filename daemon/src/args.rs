@@ -2,6 +2,7 @@
 //! of the configuration file (see [`resident::config`]).
 
 pub(crate) mod dcgm_metrics;
+mod operation;
 mod tunable_keys;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use resident::logging::chain;
 use vcn::IfName;
 
 use dcgm_metrics::DcgmMetrics;
+pub use operation::{Operation, OperationArgs};
 pub use tunable_keys::TunableKeys;
 
 /// Runs on each node: configures secondary VNICs, publishes pod addresses, installs the CNI plugin and reports. Pods start
@@ -98,6 +100,10 @@ Examples:
     /// termination message
     #[command(hide = true)]
     Probe(ProbeOutput),
+    /// Carry out an operation of a NodeTask from its Pod, through systemd's bus; the report becomes the container's termination
+    /// message
+    #[command(hide = true, after_help = operation::AFTER)]
+    Operation(OperationArgs),
     /// Print the settings and their sources
     #[command(after_help = "\
 Exit status: 0 valid, 2 invalid.

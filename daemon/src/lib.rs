@@ -12,6 +12,7 @@
 //!   controller ──▶ probes ──▶ packets of network tests
 //!   controller ──▶ captures ──▶ state, packets and logs in a private folder, sent as one tar
 //!   controller ──▶ node_policy ──▶ kernel settings and links of NodePolicies
+//!   Pod of a NodeTask ──▶ operation ──▶ systemd (never in the agent's own Pod)
 //!   ReconcileReport ──▶ node_events ──▶ Kubernetes Events about the Node
 //!   controller ──TLS──▶ controller_channel ──▶ summary of health signals and conditions
 //!   SIGTERM ──▶ uninstall on delete: the next agent starts, or everything is uninstalled
@@ -32,6 +33,7 @@ mod fixture;
 mod lifecycle;
 pub mod metrics;
 mod node_policy;
+mod operation;
 pub mod probes;
 pub mod reconcile;
 pub mod redaction;

@@ -43,6 +43,7 @@ use crate::lifecycle::directories;
 use crate::lifecycle::uninstall_on_delete;
 use crate::node_policy;
 use crate::node_policy::PolicySurroundings;
+use crate::operation;
 use crate::probes;
 use crate::reconcile::Reconciler;
 use crate::reconcile::kernel_limits;
@@ -93,6 +94,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     if let Command::Probe(ProbeOutput { message }) = command {
         return probes::pod::run(&message).map(|()| Exit::Fine);
     }
+    if let Command::Operation(arguments) = command {
+        return operation::run(&arguments).map(|()| Exit::Fine);
+    }
     if command == Command::Run {
         return match RunningConfiguration::start(keys, layers) {
             Ok((settings, live)) => stay(Arc::new(settings), live).map(|()| Exit::Fine),
@@ -114,7 +118,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Command::Health(Output { output }) => show::health(&settings, output),
         Command::Plan(Output { output }) => show::plan(&settings, output),
         Command::Bundle(BundleOutput { file }) => return bundle::write(&settings, &layers, file.as_deref()),
-        Command::Run | Command::Probe(_) | Command::Config(_) => return Ok(Exit::Fine),
+        Command::Run | Command::Probe(_) | Command::Operation(_) | Command::Config(_) => return Ok(Exit::Fine),
     };
     match printout {
         Ok((text, exit)) => Ok(print(&text, exit)),

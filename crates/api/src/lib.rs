@@ -13,6 +13,7 @@
 //!
 //!   node_policy      operators ──▶ NodePolicy ──▶ kernel settings and link options of nodes
 //!   node_task        operators ──▶ NodeTask ──▶ one action on nodes
+//!   operation        what the Pod of an action reports to the controller
 //!   network_test     operators ──▶ NetworkTest ──▶ probes between nodes
 //!
 //!   bundle, capture  what agent, controller and kubectl exchange for support bundles and captures
@@ -33,6 +34,7 @@ mod network_test;
 pub mod node_policy;
 pub mod node_task;
 pub mod npn;
+pub mod operation;
 mod provider_id;
 mod received;
 mod schema;

@@ -21,6 +21,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("crates/channel", 1),
     ("crates/command", 1),
     ("crates/resident", 1),
+    ("crates/systemd", 1),
     // Decisions: pure planning, thin appliers.
     ("crates/attachment", 2),
     ("crates/datapath", 2),

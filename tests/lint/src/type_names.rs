@@ -22,6 +22,7 @@ const USER_WORDS: &[(&str, &str)] = &[
     ("ServiceAccount", "a kind of Kubernetes"),
     ("UpdateVnic", "an operation of the OCI API"),
     ("VnicAttachment", "our kind, and an object of the OCI API"),
+    ("RestartUnit", "a method of systemd"),
 ];
 
 /// Every such name in a string, or in a comment outside backticks.

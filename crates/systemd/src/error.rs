@@ -1,0 +1,55 @@
+//! What can go wrong.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why systemd did not do what was requested.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Nothing listens at the bus's socket, or it refuses this process.
+    #[error("connect to the system bus at {socket}")]
+    Connect {
+        /// The path of the socket.
+        socket: String,
+        /// Why.
+        source: Box<zbus::Error>,
+    },
+    /// systemd refused a call, or did not answer in time.
+    #[error("{operation}")]
+    Call {
+        /// What was requested.
+        operation: String,
+        /// Why.
+        source: Box<zbus::Error>,
+    },
+    /// A command did not end in time. It was not ended, either.
+    #[error("{unit} still runs after {limit:?}")]
+    StillRunning {
+        /// Its unit.
+        unit: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// An answer has not the documented form.
+    #[error("{operation}: systemd's answer lacks {property}")]
+    Answer {
+        /// What was requested.
+        operation: String,
+        /// What is missing.
+        property: &'static str,
+    },
+}
+
+impl Error {
+    /// Whether a unit with the name of a command is there already.
+    #[must_use]
+    pub fn is_unit_exists(&self) -> bool {
+        let Self::Call { source, .. } = self else { return false };
+        let zbus::Error::MethodError(name, ..) = &**source else { return false };
+        name.as_str() == "org.freedesktop.systemd1.UnitExists"
+    }
+}
+
+/// The result of a call.
+pub(crate) type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,46 @@
+//! What the Pod of a NodeTask runs.
+
+use std::path::PathBuf;
+
+use api::node_task::NodeUnit;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Args, Subcommand};
+
+/// Where the system bus of a node is.
+const BUS: &str = "/run/dbus/system_bus_socket";
+
+pub(super) const AFTER: &str = "\
+It runs as root without capabilities; the folder of systemd's bus is mounted. Not tested: SELinux in mode enforcing, and Oracle
+Linux 8 (systemd 239).";
+
+/// The operation, its bus and its report.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct OperationArgs {
+    /// The operation
+    #[command(subcommand)]
+    pub operation: Operation,
+    /// The socket of the system bus
+    #[arg(long, global = true, default_value = BUS, value_name = "SOCKET")]
+    pub bus: PathBuf,
+    /// The file to write: the container's termination message
+    #[arg(long, global = true, default_value = "/dev/termination-log", value_name = "FILE")]
+    pub message: PathBuf,
+}
+
+/// The operations; nothing else can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum Operation {
+    /// Restart a unit; the proof is another invocation that is active for 10 seconds
+    RestartUnit {
+        /// The unit
+        #[arg(value_parser = units(), value_name = "UNIT")]
+        unit: NodeUnit,
+    },
+    /// Grow the root disk by oci-growfs, and restart the kubelet
+    GrowRootDisk,
+}
+
+fn units() -> impl clap::builder::TypedValueParser<Value = NodeUnit> {
+    PossibleValuesParser::new(NodeUnit::ALL.map(NodeUnit::as_str))
+        .try_map(|word| NodeUnit::from_word(&word).ok_or("unknown unit"))
+}

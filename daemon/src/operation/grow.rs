@@ -1,0 +1,71 @@
+//! Grows the root disk as Oracle's documentation has it: the disk is read again, oci-growfs grows partition, volume and file system,
+//! and the kubelet restarts, because it reads its capacity at its start only. The controller proves it by the Node's capacity.
+
+use std::time::Duration;
+
+use api::TaskReason;
+use api::operation::OperationReport;
+use systemd::Systemd;
+
+use super::shell::run;
+use super::{Failure, restart};
+
+const KUBELET: &str = "kubelet.service";
+/// Reads the size of each disk below the root file system again: SCSI disks do not report a change.
+const RESCAN: &str = r#"
+for disk in $(lsblk --inverse --noheadings --list --output KNAME,TYPE "$(findmnt --noheadings --output SOURCE /)" | sed -n 's/ *disk$//p'); do
+    rescan=/sys/class/block/$disk/device/rescan
+    [ ! -e "$rescan" ] || echo 1 >"$rescan"
+done"#;
+const GROW: [&str; 2] = ["/usr/libexec/oci-growfs", "-y"];
+/// The size of the kubelet's file system: bytes of a block, blocks.
+const SIZE: [&str; 4] = ["/usr/bin/stat", "--file-system", "--format=%S %b", "/var/lib/kubelet"];
+/// For a rescan and for reading a size.
+const SHORT: Duration = Duration::from_secs(30);
+/// A file system grows in seconds; a volume group with many extents takes longer.
+const LONG: Duration = Duration::from_mins(5);
+
+/// Grows the root disk and restarts the kubelet.
+pub(super) async fn grow(systemd: &Systemd) -> Result<OperationReport, Failure> {
+    let before = size(systemd).await?;
+    run(systemd, "rescan", &["/bin/sh", "-c", RESCAN], SHORT).await?.success("the rescan of the root disk")?;
+    let grown = run(systemd, "growfs", &GROW, LONG).await?.success("oci-growfs");
+    let after = size(systemd).await?;
+    // Some of its versions fail when there is nothing to grow; what counts is the file system.
+    if after <= before {
+        grown?;
+    }
+    restart::restart(systemd, KUBELET).await?;
+    let message = match after.saturating_sub(before) {
+        0 => format!("the file system has {after} bytes as before: there was no free space behind it"),
+        grown => format!("the file system grew by {grown} bytes to {after}"),
+    };
+    Ok(OperationReport { file_system: Some(after), ..OperationReport::new(TaskReason::Succeeded, &message) })
+}
+
+async fn size(systemd: &Systemd) -> Result<u64, Failure> {
+    let text = run(systemd, "size", &SIZE, SHORT).await?.success("stat of /var/lib/kubelet")?;
+    bytes(&text).ok_or_else(|| Failure {
+        reason: TaskReason::OperationFailed,
+        message: format!("stat of /var/lib/kubelet printed {text:?}"),
+    })
+}
+
+/// `4096 26214400` as bytes.
+fn bytes(text: &str) -> Option<u64> {
+    let (block, blocks) = text.trim().split_once(' ')?;
+    block.parse::<u64>().ok()?.checked_mul(blocks.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_is_the_product_of_block_and_blocks() {
+        assert_eq!(bytes("4096 26214400\n"), Some(107_374_182_400));
+        for text in ["", "4096", "4096 x", "18446744073709551615 2"] {
+            assert_eq!(bytes(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Commands on the host, as transient units: the few that operations need, with their output, bounded.
+
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
+
+use api::TaskReason;
+use systemd::{Command, Exit, Systemd};
+
+use super::Failure;
+
+/// The most bytes of a command's output that are kept.
+const OUTPUT_MAX: u64 = 64 << 10;
+
+/// What a command did.
+pub(super) struct Output {
+    pub(super) exit: Exit,
+    pub(super) text: String,
+}
+
+/// Runs a command on the host. Its output beyond the bound is read and dropped, so that it never waits.
+pub(super) async fn run(systemd: &Systemd, name: &str, arguments: &[&str], limit: Duration) -> Result<Output, Failure> {
+    let failed = |error: io::Error| Failure {
+        reason: TaskReason::OperationFailed,
+        message: format!("make a pipe for {name}: {error}"),
+    };
+    let (mut reader, writer) = io::pipe().map_err(failed)?;
+    let output = thread::spawn(move || {
+        let mut kept = Vec::new();
+        let _ = reader.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
+        let _ = io::copy(&mut reader, &mut io::sink());
+        String::from_utf8_lossy(&kept).into_owned()
+    });
+    // The name is a lock: what an earlier Pod started may still run, and must not meet its own kind.
+    let unit = format!("oke-node-{name}.service");
+    let description = format!("OKE Node Manager: {name}");
+    let command = Command { unit: &unit, description: &description, arguments, limit };
+    let exit = systemd.run(&command, OwnedFd::from(writer)).await.map_err(|error| match error.is_unit_exists() {
+        true => Failure {
+            reason: TaskReason::OperationFailed,
+            message: format!("{unit} still runs: an earlier operation started it"),
+        },
+        false => error.into(),
+    })?;
+    Ok(Output { exit, text: output.join().unwrap_or_default() })
+}
+
+impl Output {
+    /// The text, if the command succeeded.
+    pub(super) fn success(self, name: &str) -> Result<String, Failure> {
+        if self.exit.is_success() {
+            return Ok(self.text);
+        }
+        let last = self.text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without output").trim();
+        let message = format!("{name} ended with {} {}: {last}", self.exit.result, self.exit.status);
+        Err(Failure { reason: TaskReason::OperationFailed, message })
+    }
+}
