@@ -12,6 +12,7 @@
 pub mod check;
 pub mod folders;
 pub mod guard;
+pub mod order;
 pub mod plan;
 pub mod record;
 pub mod reservations;
@@ -20,6 +21,7 @@ pub mod units;
 
 pub use check::check;
 pub use folders::{FileGrant, Place, place};
-pub use plan::{DesiredFile, FilePlan, FileReport, FileStep, ObservedFile, StepAction, plan};
+pub use order::{FileOrder, OrderedFile, OrderedReservations};
+pub use plan::{DesiredFile, DesiredFiles, FilePlan, FileReport, FileStep, ObservedFile, StepAction, plan};
 pub use record::{FileRecord, FileState, Original, PendingChange, RecordedFile};
 pub use units::HostUnit;

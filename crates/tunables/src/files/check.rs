@@ -30,6 +30,11 @@ const LENGTH: Refusal = Refusal {
 /// If policies may not have it.
 pub fn check(path: &str, content: &str, mode: u32) -> Result<Place, Refusal> {
     let place = place(path)?;
+    check_content(place, content, mode).map(|()| place)
+}
+
+/// Checks mode and content of a file.
+pub(crate) fn check_content(place: Place, content: &str, mode: u32) -> Result<(), Refusal> {
     if !MODES.contains(&mode) {
         return Err(MODE);
     }
@@ -45,7 +50,7 @@ pub fn check(path: &str, content: &str, mode: u32) -> Result<Place, Refusal> {
     if place.is_of_sysctl {
         sysctl_lines::check(content)?;
     }
-    Ok(place)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -92,11 +92,18 @@ const RESERVED: Refusal = Refusal {
     next_step: "Use another name; drop-ins with a higher number apply later.",
 };
 
-/// Where a file of this path belongs.
+/// Where a file of a policy belongs.
 ///
 /// # Errors
 /// If policies may not have this file.
 pub fn place(path: &str) -> Result<Place, Refusal> {
+    let place = locate(path)?;
+    let is_reserved = RESERVED_NAMES.iter().any(|name| path.ends_with(&format!("/{name}")));
+    if is_reserved && place.unit == Some(HostUnit::Kubelet) { Err(RESERVED) } else { Ok(place) }
+}
+
+/// Where a file belongs, also if reservations become this file.
+pub(crate) fn locate(path: &str) -> Result<Place, Refusal> {
     let (parent, name) = path.rsplit_once('/').ok_or(OUTSIDE)?;
     let (suffix, place) = match FOLDERS.iter().find(|folder| folder.path == parent) {
         Some(Folder { suffix, grant, unit, .. }) => {
@@ -112,9 +119,6 @@ pub fn place(path: &str) -> Result<Place, Refusal> {
     };
     if !is_name(name, suffix) {
         return Err(NAME);
-    }
-    if RESERVED_NAMES.contains(&name) && place.unit == Some(HostUnit::Kubelet) {
-        return Err(RESERVED);
     }
     Ok(place)
 }

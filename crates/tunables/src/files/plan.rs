@@ -9,8 +9,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::ItemState;
-use crate::files::check::check;
-use crate::files::folders::{FileGrant, Place, place};
+use crate::files::check::{check, check_content};
+use crate::files::folders::{FileGrant, Place, locate};
 use crate::files::record::{FileRecord, FileState, Original, RecordedFile};
 use crate::files::units::HostUnit;
 
@@ -23,6 +23,8 @@ pub struct DesiredFile {
     pub mode: u32,
     /// The uid of the policy.
     pub policy: String,
+    /// Whether it is rendered from reservations: those have names that no policy may use.
+    pub is_rendered: bool,
 }
 
 /// What the policies of a node say.
@@ -152,7 +154,7 @@ pub fn plan(desired: &DesiredFiles, record: &FileRecord, observed: &BTreeMap<Str
     for (path, recorded) in record.files.iter().filter(|(path, _)| !desired.apply.contains_key(*path)) {
         let is_kept = desired.kept.contains(&recorded.policy);
         let is_changed = plan.undo(path, recorded, at(path), is_kept);
-        if let Ok(place) = place(path)
+        if let Ok(place) = locate(path)
             && is_changed
         {
             plan.note_change(place, &mut changed);
@@ -167,8 +169,11 @@ pub fn plan(desired: &DesiredFiles, record: &FileRecord, observed: &BTreeMap<Str
 /// Whether a policy may have this file here.
 fn permit(path: &str, file: &DesiredFile, grants: &[FileGrant]) -> Result<Place, FileReport> {
     let refused = |state, message| FileReport { path: path.to_owned(), policy: file.policy.clone(), state, message };
-    let place =
-        check(path, &file.content, file.mode).map_err(|refusal| refused(ItemState::Refused, refusal.to_string()))?;
+    let place = match file.is_rendered {
+        true => locate(path).and_then(|place| check_content(place, &file.content, file.mode).map(|()| place)),
+        false => check(path, &file.content, file.mode),
+    };
+    let place = place.map_err(|refusal| refused(ItemState::Refused, refusal.to_string()))?;
     if !grants.contains(&place.grant) {
         let message = format!("the chart's value {grant} is false. Set it to true.", grant = place.grant);
         return Err(refused(ItemState::NotGranted, message));

@@ -65,7 +65,7 @@ pub enum Original {
     Kept(FileState),
 }
 
-/// What distinguishes a file from another one.
+/// What distinguishes a file of root's from another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileState {
@@ -73,12 +73,6 @@ pub struct FileState {
     pub sha256: String,
     /// Its permission bits.
     pub mode: u32,
-    /// Its owner; 0 if absent.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub uid: u32,
-    /// Its group; 0 if absent.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub gid: u32,
 }
 
 /// A change that is not confirmed, with what brings the earlier state back.
@@ -102,9 +96,9 @@ pub struct PendingChange {
 }
 
 impl FileState {
-    /// The state of a file of root's.
+    /// The state of a file.
     pub fn of(content: &[u8], mode: u32) -> Self {
-        Self { sha256: format!("{:x}", Sha256::digest(content)), mode, uid: 0, gid: 0 }
+        Self { sha256: format!("{:x}", Sha256::digest(content)), mode }
     }
 }
 

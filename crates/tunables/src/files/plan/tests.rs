@@ -61,7 +61,7 @@ fn state(content: &str) -> FileState {
 }
 
 fn files(files: BTreeMap<String, CaseFile>) -> BTreeMap<String, DesiredFile> {
-    let file = |CaseFile { content, mode }| DesiredFile { content, mode, policy: "web".to_owned() };
+    let file = |CaseFile { content, mode }| DesiredFile { content, mode, policy: "web".to_owned(), is_rendered: false };
     files.into_iter().map(|(path, found)| (path, file(found))).collect()
 }
 
@@ -167,7 +167,12 @@ enum Event {
 
 impl Node {
     fn desired(content: Option<&str>) -> DesiredFiles {
-        let file = |content: &str| DesiredFile { content: content.to_owned(), mode: mode(), policy: "web".to_owned() };
+        let file = |content: &str| DesiredFile {
+            content: content.to_owned(),
+            mode: mode(),
+            policy: "web".to_owned(),
+            is_rendered: false,
+        };
         DesiredFiles {
             apply: content
                 .into_iter()

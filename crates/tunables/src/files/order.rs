@@ -1,0 +1,238 @@
+//! What the program that writes files on a node is to have there: all files of the node's policies. The leader hands over its hash
+//! apart from it, so that nothing on the way can change it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::document::is_default;
+use crate::files::folders::{FileGrant, KUBELET_FOLDER, OWN_NAME, SYSTEMD_FOLDER};
+use crate::files::plan::{DesiredFile, DesiredFiles};
+use crate::files::reservations::{KubeletReservations, folder_of, unit_drop_in};
+use crate::files::units::HostUnit;
+
+/// The version of orders. A reader refuses later ones.
+pub const VERSION: u32 = 1;
+/// The longest order, as JSON.
+pub const ORDER_MAX: usize = 64 * 1024;
+/// The most files of an order.
+const FILES_MAX: usize = 64;
+/// The mode of files that reservations become.
+const MODE: u32 = 0o644;
+
+/// All files of a node's policies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FileOrder {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The cluster's uid.
+    pub cluster: String,
+    /// The instance's OCID, if the Node names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<OrderedFile>,
+    /// Units that may restart when their files change.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub restart: BTreeSet<HostUnit>,
+    /// Uids of policies whose files stay as they are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kept: BTreeSet<String>,
+    /// What the kubelet reserves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<OrderedReservations>,
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderedFile {
+    /// Its path on the host.
+    pub path: String,
+    /// Its content.
+    pub content: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// The uid of its policy.
+    pub policy: String,
+}
+
+/// Reservations, and their policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderedReservations {
+    /// What is reserved.
+    pub reservations: KubeletReservations,
+    /// The uid of the policy.
+    pub policy: String,
+}
+
+/// The kubelet of a node, as far as reservations depend on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeletFacts {
+    /// The command of its unit, as systemd reports it.
+    pub start: Vec<String>,
+    /// The unit's environment, whose variables the command may have.
+    pub environment: Vec<String>,
+    /// The node's memory in bytes.
+    pub memory: u64,
+}
+
+impl FileOrder {
+    /// Reads an order that must have this hash.
+    ///
+    /// # Errors
+    /// In words, if it is another one, or of a later version.
+    pub fn read(text: &[u8], sha256: &str) -> Result<Self, String> {
+        if text.len() > ORDER_MAX {
+            return Err(format!("the order has {} bytes, more than {ORDER_MAX}", text.len()));
+        }
+        let found = format!("{:x}", Sha256::digest(text));
+        if found != sha256 {
+            return Err("the order has another hash than the leader named".to_owned());
+        }
+        let order: Self = serde_json::from_slice(text).map_err(|error| format!("read the order: {error}"))?;
+        match order.version {
+            VERSION if order.files.len() <= FILES_MAX => Ok(order),
+            VERSION => Err(format!("the order has {} files, more than {FILES_MAX}", order.files.len())),
+            version => Err(format!("the order has version {version}, not {VERSION}")),
+        }
+    }
+
+    /// What it says for a node with this kubelet.
+    ///
+    /// # Errors
+    /// In words, if the node cannot have its reservations.
+    pub fn desired(&self, grants: &[FileGrant], kubelet: &KubeletFacts) -> Result<DesiredFiles, String> {
+        let file = |file: &OrderedFile| {
+            let OrderedFile { path, content, mode, policy } = file.clone();
+            (path, DesiredFile { content, mode, policy, is_rendered: false })
+        };
+        let mut apply: BTreeMap<String, DesiredFile> = self.files.iter().map(file).collect();
+        if let Some(OrderedReservations { reservations, policy }) = &self.kubelet {
+            let rendered = render(reservations, kubelet)?;
+            apply.extend(rendered.into_iter().map(|(path, content)| {
+                (path, DesiredFile { content, mode: MODE, policy: policy.clone(), is_rendered: true })
+            }));
+        }
+        Ok(DesiredFiles {
+            apply,
+            report: BTreeMap::new(),
+            restart: self.restart.clone(),
+            kept: self.kept.clone(),
+            grants: grants.to_vec(),
+        })
+    }
+}
+
+/// The files that reservations become on a node.
+fn render(reservations: &KubeletReservations, kubelet: &KubeletFacts) -> Result<Vec<(String, String)>, String> {
+    reservations.check().map_err(|refusal| refusal.to_string())?;
+    reservations.check_memory(kubelet.memory).map_err(|refusal| refusal.to_string())?;
+    let own_unit = format!("--config-dir={KUBELET_FOLDER}");
+    // Variables of the command are words of the environment. The names before = make no flag.
+    let words = kubelet.environment.iter().filter_map(|variable| variable.split_once('=').map(|(_, value)| value));
+    let words = words.flat_map(str::split_whitespace).map(str::to_owned);
+    let command_line: Vec<String> = kubelet.start.iter().cloned().chain(words).collect();
+    if let Some(flag) = reservations.outranked_by(&command_line) {
+        return Err(format!(
+            "the kubelet's flag --{flag} sets the same and outranks files. Remove it from the node pool."
+        ));
+    }
+    let drop_in = (format!("{KUBELET_FOLDER}/{OWN_NAME}"), reservations.drop_in());
+    let unit_path = format!("{SYSTEMD_FOLDER}/{unit}.d/{OWN_NAME}", unit = HostUnit::Kubelet);
+    let is_own = kubelet.start.last() == Some(&own_unit);
+    match folder_of(&command_line) {
+        Some(folder) if folder.trim_end_matches('/') != KUBELET_FOLDER => {
+            Err(format!("the kubelet reads drop-ins from {folder}, and policies have none there."))
+        }
+        // A flag of another program stays; our flag comes from our drop-in.
+        Some(_) if !is_own => Ok(vec![drop_in]),
+        _ => {
+            let start =
+                if is_own { kubelet.start.split_last().map_or(&[][..], |(_, rest)| rest) } else { &kubelet.start };
+            let unit = unit_drop_in(start).ok_or("systemd does not report one command of the kubelet's unit.")?;
+            Ok(vec![drop_in, (unit_path, unit)])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubelet(start: &str, environment: &[&str]) -> KubeletFacts {
+        KubeletFacts {
+            start: start.split(' ').map(str::to_owned).collect(),
+            environment: environment.iter().map(|variable| (*variable).to_owned()).collect(),
+            memory: 8 << 30,
+        }
+    }
+
+    fn order() -> FileOrder {
+        let reservations: KubeletReservations =
+            serde_json::from_str(r#"{"systemReserved": {"cpu": "500m", "memory": "1Gi"}}"#).unwrap();
+        FileOrder {
+            version: VERSION,
+            cluster: "c".to_owned(),
+            kubelet: Some(OrderedReservations { reservations, policy: "web".to_owned() }),
+            ..FileOrder::default()
+        }
+    }
+
+    fn paths(kubelet: &KubeletFacts) -> Result<Vec<String>, String> {
+        order().desired(&[FileGrant::HostCode], kubelet).map(|desired| desired.apply.into_keys().collect())
+    }
+
+    const DROP_IN: &str = "/etc/kubernetes/kubelet.conf.d/90-oke-node-manager.conf";
+    const UNIT: &str = "/etc/systemd/system/kubelet.service.d/90-oke-node-manager.conf";
+
+    #[test]
+    fn kubelet_without_folder_gets_one_and_keeps_its_own() {
+        let bare = kubelet("/usr/bin/kubelet --config=/x $KUBELET_EXTRA_ARGS", &["KUBELET_EXTRA_ARGS=--v=2"]);
+        assert_eq!(paths(&bare).unwrap(), [DROP_IN, UNIT]);
+        let first = order().desired(&[], &bare).unwrap();
+        // The same again, now that the unit has our drop-in: nothing changes.
+        let changed = kubelet(
+            "/usr/bin/kubelet --config=/x $KUBELET_EXTRA_ARGS --config-dir=/etc/kubernetes/kubelet.conf.d",
+            &["KUBELET_EXTRA_ARGS=--v=2"],
+        );
+        assert_eq!(order().desired(&[], &changed).unwrap(), first);
+        let has = kubelet("/usr/bin/kubelet --config-dir=/etc/kubernetes/kubelet.conf.d --v=2", &[]);
+        assert_eq!(paths(&has).unwrap(), [DROP_IN]);
+        let other = kubelet("/usr/bin/kubelet --config-dir=/etc/other.d", &[]);
+        assert!(paths(&other).unwrap_err().contains("/etc/other.d"));
+    }
+
+    #[test]
+    fn flag_in_the_environment_is_named() {
+        let extra = ["A=b", "KUBELET_EXTRA_ARGS=--node-labels=a=b --system-reserved=cpu=100m"];
+        let error = paths(&kubelet("/usr/bin/kubelet $KUBELET_EXTRA_ARGS", &extra)).unwrap_err();
+        assert!(error.contains("--system-reserved"), "{error}");
+        assert!(paths(&kubelet("/usr/bin/kubelet", &["X=--kube-reserved=cpu=1"])).is_ok());
+    }
+
+    #[test]
+    fn rendered_files_are_planned_and_policies_cannot_name_them() {
+        let desired = order().desired(&[FileGrant::HostCode], &kubelet("/usr/bin/kubelet", &[])).unwrap();
+        let observed = |path: &String| (path.clone(), crate::files::ObservedFile::Absent);
+        let observed: BTreeMap<_, _> = desired.apply.keys().map(observed).collect();
+        let plan = crate::files::plan(&desired, &crate::files::FileRecord::default(), &observed);
+        assert!(plan.steps.len() == 2 && plan.reload && plan.reports.is_empty(), "{plan:?}");
+        assert!(crate::files::place(UNIT).is_err() && crate::files::place(DROP_IN).is_err());
+    }
+
+    #[test]
+    fn order_of_another_hash_or_version_is_refused() {
+        let text = serde_json::to_vec(&order()).unwrap();
+        let hash = format!("{:x}", Sha256::digest(&text));
+        assert_eq!(FileOrder::read(&text, &hash), Ok(order()));
+        assert!(FileOrder::read(&text, &hash.replace(char::is_numeric, "0")).is_err());
+        for other in [&b"{}"[..], br#"{"version": 2, "cluster": "c"}"#, br#"{"version": 1, "cluster": "c", "x": 1}"#] {
+            assert!(FileOrder::read(other, &format!("{:x}", Sha256::digest(other))).is_err());
+        }
+    }
+}
