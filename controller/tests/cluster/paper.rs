@@ -93,7 +93,8 @@ pub(crate) fn node(number: usize) -> Value {
         json!({ "type": kind, "status": "False", "reason": format!("KubeletHasNo{kind}"),
         "message": "kubelet has no trouble of this kind", "lastHeartbeatTime": "2026-01-01T00:00:00Z" })
     };
-    let conditions = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(condition);
+    let mut conditions = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(condition).to_vec();
+    conditions[3]["status"] = "True".into();
     json!({
         "metadata": { "name": format!("node-{number}"), "labels": pairs(25, "label"), "annotations": pairs(8, "annotation") },
         "spec": { "providerID": format!("oci://{}", instance(number)) },
