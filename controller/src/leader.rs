@@ -24,6 +24,7 @@ use crate::attachment::observe::pod_network::KubePodNetworks;
 use crate::attachment::worker::{AttachmentWorker, WorkerContext};
 use crate::cluster::client::{self, READING};
 use crate::cluster::events::Events;
+use crate::cluster::stop_switch::{self, StopSwitch};
 use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::fleet;
 use crate::fleet::host_events::HostEvents;
@@ -36,6 +37,8 @@ use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::network_test::{AT_ONCE, NetworkTests};
 use crate::node_policy::run::NodePolicies;
+use crate::node_task::TaskContext;
+use crate::node_task::run::TaskRunner;
 use crate::profile::node_pools::NodePoolReader;
 use crate::profile::profiles::{GRACE, Profiles, ROUND};
 use crate::report::metrics::{FleetCensus, Snapshot};
@@ -82,23 +85,23 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let roster = Arc::new(SharedRoster::new(settings.poll_limits()));
     let plugin_states = leader.plugin_states(&cloud, &roster, &settings);
     let host_events = leader.host_events(&cloud, &roster, &settings);
+    let node_tasks = leader.node_tasks(&cloud, &member, &roster, &settings);
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let probe_pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
-    let agents = channel_agents(&member, &roster, probe_pods.clone());
-    let network_tests = leader.network_tests(agents, &settings, oci_host);
+    let network_tests = leader.network_tests(channel_agents(&member, &roster, &probe_pods), &settings, oci_host);
     let policies = leader.node_policies(&member, &roster, cluster, term);
     let policy_views = policies.shared.clone();
     measure(&status_server, &work, &store, budget, roster.clone());
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
     let (profiles_read, mut profiles) = watch::channel(false);
-    let [all_nodes, nodes_of_policies] = [nodes.clone(), nodes.clone()];
+    let all_nodes = nodes.clone();
+    let operations = node_operations(&leader, &member.namespace, policies, node_tasks, nodes.clone());
     let hand_over = HandOver::new(&patient, &settings.lease.namespace, store.clone(), identity.clone());
     let watched = worker.clone();
     let working = async {
         all_read([&mut attachments, &mut nodes, &mut profiles]).await?;
-        status_server.set_role(Role::Working);
-        tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
+        note_working(&status_server, &store);
         // Cancel-safe: whichever ends first ends the process.
         tokio::select! {
             () = work::run(work.clone(), worker, settings.workers.into(), chance) => bail!("the workers ended"),
@@ -106,7 +109,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
             () = probe_pods.delete_orphans() => bail!("the task that deletes probe Pods ended"),
             () = plugin_states.run(), if settings.plugin_states == Toggle::On => bail!("the task that reads plugins' states ended"),
             () = host_events.run(), if !host_events.is_off() => bail!("the task that reads Oracle's reports ended"),
-            () = policies.run(nodes_of_policies) => bail!("the watch of NodePolicies ended"),
+            () = operations => bail!("the tasks of NodePolicies and NodeTasks ended"),
             () = network_tests.run() => bail!("the watch of NetworkTests ended"),
             () = hand_over.wait() => Ok(()),
             () = node_pools.run() => bail!("the task that reads node pools ended"),
@@ -129,10 +132,34 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     }
 }
 
+/// NodePolicies and NodeTasks, with the stop switch that both honor; never ends. `nodes` becomes true when all Nodes are known.
+fn node_operations(
+    leader: &LeaderContext,
+    namespace: &str,
+    policies: NodePolicies,
+    tasks: TaskRunner,
+    nodes: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    let (client, namespace) = (leader.client.clone(), namespace.to_owned());
+    let (switch, stopped) = watch::channel(StopSwitch::default());
+    async move {
+        tokio::join!(
+            stop_switch::follow(client, &namespace, switch),
+            policies.run(nodes.clone(), stopped.clone()),
+            tasks.run(nodes, stopped)
+        );
+    }
+}
+
 /// The agents, as network tests request probes of them.
-fn channel_agents(member: &FleetMember, roster: &Arc<SharedRoster>, pods: Arc<ProbePods>) -> ChannelAgents {
+fn channel_agents(member: &FleetMember, roster: &Arc<SharedRoster>, pods: &Arc<ProbePods>) -> ChannelAgents {
     let client = ChannelClient::new(member.identity.clone());
-    ChannelAgents { client, roster: roster.clone(), began: Instant::now(), pods }
+    ChannelAgents { client, roster: roster.clone(), began: Instant::now(), pods: pods.clone() }
+}
+
+fn note_working(status_server: &StatusServer, store: &Store) {
+    status_server.set_role(Role::Working);
+    tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
 }
 
 /// Waits until these lists are complete.
@@ -206,9 +233,31 @@ impl LeaderContext {
             events: self.events.clone(),
             metrics: self.metrics.clone(),
             shared: Arc::default(),
-            namespace: member.namespace.clone(),
             cluster,
             term,
+        }
+    }
+
+    fn node_tasks(
+        &self,
+        cloud: &Oci,
+        member: &FleetMember,
+        roster: &Arc<SharedRoster>,
+        settings: &Settings,
+    ) -> TaskRunner {
+        TaskRunner {
+            context: TaskContext {
+                client: self.client.clone(),
+                channel: ChannelClient::new(member.identity.clone()),
+                cloud: cloud.clone(),
+                store: self.store.clone(),
+                roster: roster.clone(),
+                events: self.events.clone(),
+                metrics: self.metrics.clone(),
+                namespace: member.namespace.clone(),
+                identity: settings.lease.identity.clone().unwrap_or_default(),
+                enabled: settings.enabled_actions(),
+            },
         }
     }
 

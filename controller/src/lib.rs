@@ -7,6 +7,7 @@
 //!   Pods of agents ─▶ fleet: summaries of nodes in memory ─▶ conditions of Nodes, view
 //!   NetworkTest ──▶ network_test: pairs ─▶ agents ─▶ verdicts ─▶ status
 //!   NodePolicy ───▶ node_policy: rollouts ─▶ documents to agents ─▶ status
+//!   NodeTask ─────▶ node_task: one action on nodes ─▶ status
 //!   leader: one of several replicas does this; a replica that loses the Lease exits
 //! ```
 //!

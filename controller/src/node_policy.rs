@@ -20,7 +20,5 @@ pub(crate) mod run;
 mod select;
 mod status;
 mod status_clock;
-mod stop;
 #[cfg(test)]
 mod tests;
-mod writes;

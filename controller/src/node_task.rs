@@ -1,4 +1,24 @@
-//! NodeTasks.
+//! NodeTasks: one action on one node, or on the nodes that a selector matches, in the order of their names. The status is written
+//! before an effect, in the place of the version that was read, so that the next leader continues and no node has an action twice.
+//!
+//! ```text
+//!   NodeTasks ─watch─▶ run ─▶ action (observe, step) of each running node ─▶ outcomes
+//!   Nodes, stop switch ─┐                                                      │
+//!                       └──────▶ plan (pure) ◀─────────────────────────────────┘
+//!                                  └─▶ status written ─▶ action (apply), Events; undo of what ended or was deleted
+//! ```
 
-#[expect(dead_code, reason = "the leader's task for NodeTasks carries these plans out")]
+#[expect(dead_code, reason = "each action uses a part of it")]
+mod action;
+mod events;
+mod memory;
+mod objects;
+mod plan;
+mod progress;
+#[expect(dead_code, reason = "the action of a reboot carries these plans out")]
 mod reboot;
+mod results;
+pub(crate) mod run;
+mod selection;
+
+pub(crate) use action::{EnabledActions, TaskContext};

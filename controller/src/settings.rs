@@ -2,12 +2,13 @@
 
 use std::ops::Deref;
 
-use resident::args::NodeIpMissing;
+use resident::args::{NodeIpMissing, Toggle};
 use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
 
 use crate::args::Options;
 use crate::fleet::poll::PollLimits;
+use crate::node_task::EnabledActions;
 
 /// All settings: the options, each valid by itself, and what follows from several.
 #[derive(Clone, Debug)]
@@ -29,6 +30,12 @@ impl Settings {
     /// How often agents are asked.
     pub(crate) const fn poll_limits(&self) -> PollLimits {
         PollLimits { interval: self.options.agent_poll, silence: self.options.agent_silent }
+    }
+
+    /// Which actions of NodeTasks are enabled.
+    pub(crate) fn enabled_actions(&self) -> EnabledActions {
+        let is_any = self.options.tasks == Toggle::On;
+        EnabledActions { is_any, is_reboot: is_any && self.options.task_reboots == Toggle::On }
     }
 }
 

@@ -21,6 +21,17 @@ use crate::fleet::roster::agent_record::AgentRecord;
 use crate::fleet::rules::FleetRules;
 use crate::fleet::schedule::{DueTime, Lane, Schedule};
 
+/// What is known of a node's agent, apart from the roster.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum AgentView {
+    /// This leader has not heard of it yet.
+    #[default]
+    Pending,
+    /// It does not answer, or there is none.
+    Silent,
+    Answered(Arc<Summary>),
+}
+
 /// What the API server has of a Node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrackedNode<'a> {
@@ -49,6 +60,16 @@ struct Sweep {
     began: Instant,
     left: HashSet<Arc<str>>,
     last: Option<Duration>,
+}
+
+impl AgentView {
+    /// The version of an agent that answers, and is of a release without tasks.
+    pub(crate) fn version_without_tasks(&self) -> Option<&str> {
+        match self {
+            Self::Answered(summary) if summary.node_policy.is_none() => Some(&summary.agent),
+            Self::Answered(_) | Self::Pending | Self::Silent => None,
+        }
+    }
 }
 
 impl Roster {
@@ -218,6 +239,11 @@ impl Roster {
     /// Whether something happened since the last call that may change a judgement. Time alone may change one, too.
     pub(crate) const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.has_news, false)
+    }
+
+    /// What is known of a node's agent, to keep.
+    pub(crate) fn agent(&self, node: &str, now: Instant) -> AgentView {
+        self.agents.get(node).map_or(AgentView::Pending, |record| record.view(now, self.silence))
     }
 
     /// What is judged.

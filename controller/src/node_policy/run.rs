@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::{NodePolicy, Received};
+use api::{NodePolicy, POLICY_FINALIZER, Received};
 use channel::Client as ChannelClient;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -24,9 +24,10 @@ use tunables::{LeaderTerm, NodeAnswer, NodeDocument};
 use super::engine::{Actions, Engine, FinalizerUpdate, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
 use super::node_input::NodeInput;
 use super::status_clock::StatusClock;
-use super::stop::{StopSwitch, follow as follow_stop};
-use super::{agents, events, writes};
+use super::{agents, events};
 use crate::cluster::events::Events;
+use crate::cluster::object_writes::{write_finalizer, write_status};
+use crate::cluster::stop_switch::StopSwitch;
 use crate::cluster::store::{NodeView, Store, StoreUpdate, WatchedKind, follow};
 use crate::fleet::shared::SharedRoster;
 use crate::fleet::view::PolicyViews;
@@ -53,8 +54,6 @@ pub(crate) struct NodePolicies {
     pub events: Events,
     pub metrics: Arc<Metrics>,
     pub shared: Arc<SharedEngine>,
-    /// The namespace of the controller's ConfigMap.
-    pub namespace: String,
     /// The cluster's uid.
     pub cluster: String,
     pub term: LeaderTerm,
@@ -107,10 +106,9 @@ impl PolicyViews for SharedEngine {
 
 impl NodePolicies {
     /// Works until dropped. `nodes` becomes true when all Nodes are known.
-    pub(crate) async fn run(self, mut nodes: watch::Receiver<bool>) {
+    pub(crate) async fn run(self, mut nodes: watch::Receiver<bool>, stopped: watch::Receiver<StopSwitch>) {
         let objects: Mutex<PolicyObjects> = Mutex::default();
         let (changed, (read, mut is_read)) = (Notify::new(), watch::channel(false));
-        let (switch, stopped) = watch::channel(StopSwitch::default());
         let watched = WatchedKind {
             client: self.client.clone(),
             api: Api::<Received<NodePolicy>>::all,
@@ -131,12 +129,8 @@ impl NodePolicies {
             }
             self.work(&objects, &changed, stopped).await;
         };
-        // None of them ends.
-        tokio::join!(
-            follow(watched, read, |object| object, take),
-            follow_stop(self.client.clone(), &self.namespace, switch),
-            working
-        );
+        // Neither of them ends.
+        tokio::join!(follow(watched, read, |object| object, take), working);
     }
 
     async fn work(&self, objects: &Mutex<PolicyObjects>, changed: &Notify, mut stopped: watch::Receiver<StopSwitch>) {
@@ -181,7 +175,7 @@ impl NodePolicies {
 
     async fn write_finalizers(&self, updates: &[FinalizerUpdate]) {
         for update in updates {
-            let written = writes::write_finalizer(&self.client, update).await;
+            let written = write_finalizer(&self.client, &*update.object, POLICY_FINALIZER, update.is_removed).await;
             self.metrics.wrote("node_policy_finalizer", written.is_ok());
             if let Err(error) = written {
                 let name = update.object.name_any();
@@ -258,7 +252,7 @@ impl NodePolicies {
                 continue;
             }
             let version = clock.version(object);
-            let written = writes::write_status(&self.client, object, status, version.as_deref()).await;
+            let written = write_status(&self.client, &**object, status, version.as_deref()).await;
             self.metrics.wrote("node_policy_status", written.is_ok());
             match written {
                 Ok(version) => {

@@ -1,8 +1,8 @@
 //! The status of a policy, from its plan and from what the agents answered. Pure, but for the time of a new transition.
 
-use api::condition::{ConditionType, cut, set};
+use api::condition::{ConditionType, set};
 use api::node_policy::{FAILING_MAX, FailingNode, PolicyCounts, StableRevision};
-use api::{CREATED_BY_ANNOTATION, Condition, FIELD_MANAGER, NodePolicy, NodePolicyStatus, PolicyReason, Reason as _};
+use api::{Condition, NodePolicyStatus, PolicyReason, Reason as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use tunables::merge::{Conflict, refusals};
@@ -12,11 +12,10 @@ use super::facts::{AgentState, NodeFacts};
 use super::render::PlannedPolicy;
 use super::rollout::{FAILURES, RolloutPlan};
 use super::select::CompiledPolicy;
+use crate::cluster::creator::created_by;
 
 /// The most names in a message.
 const NAMES_MAX: usize = 3;
-/// The most bytes of a creator's name.
-const CREATOR_MAX: usize = 64;
 
 /// What the nodes of a policy report.
 #[derive(Debug)]
@@ -95,7 +94,7 @@ pub(crate) fn status(
     let mut status = NodePolicyStatus {
         observed_generation: policy.object.metadata.generation,
         conditions: written.conditions.clone(),
-        created_by: created_by(&policy.object),
+        created_by: created_by(&policy.object.metadata),
         target: policy.target.clone(),
         rejected: plan.rejected.clone(),
         canaries: if plan.is_complete { Vec::new() } else { plan.canaries.clone() },
@@ -126,20 +125,6 @@ pub(crate) fn is_urgent(written: &NodePolicyStatus, status: &NodePolicyStatus) -
         || stable(written) != stable(status)
         || failures(written) != failures(status)
         || reasons(written) != reasons(status)
-}
-
-/// Who created a policy: the user of the annotation, which only that user can write, or else the program that wrote the fields.
-pub(crate) fn created_by(object: &NodePolicy) -> String {
-    let annotations = object.metadata.annotations.as_ref();
-    if let Some(user) = annotations.and_then(|annotations| annotations.get(CREATED_BY_ANNOTATION)) {
-        return cut(user, CREATOR_MAX);
-    }
-    let fields = object.metadata.managed_fields.iter().flatten();
-    let of_users =
-        fields.filter(|entry| entry.subresource.is_none() && entry.manager.as_deref() != Some(FIELD_MANAGER));
-    let first = of_users.min_by_key(|entry| entry.time.as_ref().map(|time| time.0));
-    let manager = first.and_then(|entry| entry.manager.as_deref());
-    manager.map(|manager| cut(&format!("program {manager}"), CREATOR_MAX)).unwrap_or_default()
 }
 
 fn count(counts: &mut PolicyCounts, node: &NodeFacts<'_>, target: &str, stable: &str) {

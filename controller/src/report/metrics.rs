@@ -3,6 +3,7 @@
 mod fleet;
 mod labels;
 mod policies;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,6 +21,7 @@ use crate::work::Depth;
 pub(crate) use fleet::{FleetCensus, FleetMetrics};
 use labels::{Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
 pub(crate) use policies::{PolicyCensus, PolicyMetrics};
+pub(crate) use tasks::TaskMetrics;
 
 /// A call takes 0.05 to 5 s.
 const CALL_SECONDS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 20.0];
@@ -76,6 +78,7 @@ pub struct Metrics {
     pub(crate) configuration_invalid: Gauge,
     pub(crate) fleet: FleetMetrics,
     pub(crate) policies: PolicyMetrics,
+    pub(crate) tasks: TaskMetrics,
     now: OnceLock<Box<dyn Fn() -> Snapshot + Send + Sync>>,
     /// A scrape clears and sets what another one reads.
     scrape: Mutex<()>,
@@ -119,6 +122,7 @@ impl Default for Metrics {
             ),
             fleet: FleetMetrics::new(&mut all),
             policies: PolicyMetrics::new(&mut all),
+            tasks: TaskMetrics::new(&mut all),
             now: OnceLock::new(),
             scrape: Mutex::default(),
             registry: all,

@@ -76,7 +76,8 @@ pub struct NodeTaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 180>")]
     pub deadline_minutes: Option<u16>,
-    /// Seconds after which a finished task is deleted, with its captures, 0 to 86400; 3600 if absent.
+    /// Seconds after which a finished task is deleted, 0 to 86400, with its captures. 3600 for capture if absent; other tasks then stay,
+    /// because a program that applies them again would repeat the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 86400>")]
     pub ttl_seconds_after_finished: Option<u32>,
@@ -106,9 +107,10 @@ impl NodeTaskSpec {
         Some(Duration::from_mins(self.deadline_minutes.unwrap_or(minutes).into()))
     }
 
-    /// How long a finished task stays.
-    pub fn ttl(&self) -> Duration {
-        Duration::from_secs(self.ttl_seconds_after_finished.unwrap_or(3600).into())
+    /// How long a finished task stays; without end if `None`.
+    pub fn ttl(&self) -> Option<Duration> {
+        let default = self.action.capture.as_ref().map(|_| 3600);
+        self.ttl_seconds_after_finished.or(default).map(|seconds| Duration::from_secs(seconds.into()))
     }
 }
 

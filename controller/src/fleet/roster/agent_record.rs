@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::fleet::agents::NoPeer;
 use crate::fleet::judge::AgentFacts;
 use crate::fleet::poll::Answer;
+use crate::fleet::roster::AgentView;
 use crate::fleet::schedule::DueTime;
 
 /// The longest kept error, in characters.
@@ -123,6 +124,15 @@ impl AgentRecord {
     /// Whether its agent has not answered for longer than the bound.
     pub(super) fn is_silent(&self, now: Instant, bound: Duration) -> bool {
         now.saturating_duration_since(self.answered.unwrap_or(self.known_since)) > bound
+    }
+
+    /// What is known of it, to keep.
+    pub(super) fn view(&self, now: Instant, bound: Duration) -> AgentView {
+        match &self.summary {
+            _ if self.is_silent(now, bound) => AgentView::Silent,
+            Some(summary) => AgentView::Answered(summary.clone()),
+            None => AgentView::Pending,
+        }
     }
 
     /// What is judged.

@@ -16,5 +16,7 @@ labels! {
     PolicyNodes { policy: String, state: &'static str }
     NodesInState { state: String }
     SignalProblem { signal: &'static str, severity: String }
+    TasksInState { state: &'static str }
+    TaskResult { action: &'static str, reason: &'static str }
     Step { kind: &'static str, result: &'static str }
 }

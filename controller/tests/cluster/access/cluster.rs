@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::bundle::BUNDLE_ACCOUNT;
-use api::{NetworkTest, NodePolicy, VnicAttachment, VnicProfile};
+use api::{NetworkTest, NodePolicy, NodeTask, VnicAttachment, VnicProfile};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -154,6 +154,11 @@ impl Cluster {
         for policy in policies.list(&everything.1).await.unwrap() {
             policies.patch(&policy.name_any(), &PatchParams::default(), &without).await.unwrap();
         }
+        let tasks: Api<NodeTask> = Api::all(self.admin.clone());
+        for task in tasks.list(&everything.1).await.unwrap() {
+            tasks.patch(&task.name_any(), &PatchParams::default(), &without).await.unwrap();
+        }
+        tasks.delete_collection(&everything.0, &everything.1).await.unwrap();
         policies.delete_collection(&everything.0, &everything.1).await.unwrap();
         Api::<NetworkTest>::all(self.admin.clone()).delete_collection(&everything.0, &everything.1).await.unwrap();
         Api::<Node>::all(self.admin.clone()).delete_collection(&everything.0, &everything.1).await.unwrap();

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use api::bundle::{BUNDLE_ACCOUNT, BUNDLE_AUDIENCE};
 use api::condition::find;
+use api::node_task::TaskState;
 use api::{
-    Condition, ConditionType, NetworkTest, NodePolicy, POLICY_FINALIZER, TestState, UID_TAG, VnicAttachment,
-    VnicProfile,
+    Condition, ConditionType, NetworkTest, NodePolicy, NodeTask, POLICY_FINALIZER, TASK_FINALIZER, TestState, UID_TAG,
+    VnicAttachment, VnicProfile,
 };
 use health::fleet::AGENT_ACCOUNT_MISSING;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -110,6 +111,7 @@ impl<'c> Scene<'c> {
         self.missing_account_is_shown(controller).await?;
         self.bundle_is_sent(controller).await?;
         self.policies_are_rolled_out().await?;
+        self.tasks_are_refused().await?;
         self.until("a network test is finished", async |scene| scene.is_tested("before").await).await?;
         self.network_test("late", Some(0)).await;
         self.until("a network test that came later is deleted in the end", async |scene| {
@@ -152,6 +154,10 @@ impl<'c> Scene<'c> {
             !scene.is_attached(&own) && scene.get("own").await.is_none()
         })
         .await?;
+        self.stops(controller).await
+    }
+
+    async fn stops(&mut self, controller: &mut Controller) -> Result<(), &'static str> {
         controller.ask_to_stop();
         self.until("it exits when it is stopped", async |_| controller.ended().is_some_and(|status| status.success()))
             .await?;
@@ -194,6 +200,29 @@ impl<'c> Scene<'c> {
             scene.api::<NodePolicy>().get_opt("late").await.unwrap().is_none()
         })
         .await
+    }
+
+    /// Without the key `tasks`. A finalizer from a time with it goes.
+    async fn tasks_are_refused(&mut self) -> Result<(), &'static str> {
+        self.task("before", 3600, json!([])).await;
+        self.until("a task is refused", async |scene| {
+            let task = scene.api::<NodeTask>().get("before").await.unwrap();
+            task.status.is_some_and(|status| status.state == Some(TaskState::Refused))
+        })
+        .await?;
+        self.task("late", 0, json!([TASK_FINALIZER])).await;
+        self.until("a finished task is deleted in the end", async |scene| {
+            scene.api::<NodeTask>().get_opt("late").await.unwrap().is_none()
+        })
+        .await
+    }
+
+    async fn task(&self, name: &str, ttl: u32, finalizers: Value) {
+        let spec = json!({ "node": "a", "action": { "growRootDisk": {} }, "ttlSecondsAfterFinished": ttl });
+        let metadata = json!({ "name": name, "finalizers": finalizers });
+        let task = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask", "metadata": metadata, "spec": spec });
+        let task: NodeTask = serde_json::from_value(task).unwrap();
+        self.api().create(&PostParams::default(), &task).await.unwrap();
     }
 
     async fn until(

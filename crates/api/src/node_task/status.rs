@@ -5,7 +5,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use vcn::words;
 
 use super::NodeTaskSpec;
@@ -45,15 +46,15 @@ pub struct NodeTaskStatus {
     #[schemars(schema_with = "schema::text::<160>")]
     pub message: String,
     /// The last node that started, in the order of names: nodes up to it are done, or in running.
-    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
+    #[serde(default, deserialize_with = "cursor", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<253>")]
     pub cursor: String,
-    /// A digest of the nodes that matched at the start, in Base64. It has each of them, and rarely another one.
+    /// A digest of the uids of the nodes that matched at the start, in Base64. It has each of them, and rarely another one.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<352>")]
     pub selected: String,
     /// The nodes on which the action runs, at most 16.
-    #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "running", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub running: Vec<RunningNode>,
     /// Nodes in numbers.
@@ -113,6 +114,10 @@ pub struct RunningNode {
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub since: Option<Time>,
+    /// With the step Ending, the reason with which the node ended: what it left is being removed.
+    #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
+    #[schemars(schema_with = "schema::word::<0, 32>")]
+    pub result: String,
     /// When the node started, if that was before the step.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
@@ -161,10 +166,14 @@ pub struct TaskCounts {
     #[serde(default, deserialize_with = "crate::lenient")]
     #[schemars(schema_with = "schema::count")]
     pub failed: u32,
-    /// Nodes on which nothing was done: they matched too late, left, or belong to another operation.
+    /// Nodes on which nothing was done: they match too late, left, or belong to another operation.
     #[serde(default, deserialize_with = "crate::lenient")]
     #[schemars(schema_with = "schema::count")]
     pub skipped: u32,
+    /// Of the skipped ones, those that match only since after the task started.
+    #[serde(default, deserialize_with = "crate::lenient")]
+    #[schemars(schema_with = "schema::count")]
+    pub late: u32,
 }
 
 impl TaskState {
@@ -202,6 +211,33 @@ impl NodeTaskStatus {
         }
         self
     }
+}
+
+/// What is read in the place of a part that is there and cannot be read: after every name of a Node, so that none starts.
+const UNREADABLE: &str = "~unreadable";
+
+impl NodeTaskStatus {
+    /// Whether a part is missing on which it depends that no node has an action twice.
+    pub fn is_unreadable(&self) -> bool {
+        let is_begun = self.start_time.is_some() || !self.running.is_empty();
+        let is_lost = is_begun && self.cursor.is_empty();
+        self.state.is_none()
+            || is_lost
+            || self.cursor == UNREADABLE
+            || self.running.iter().any(|it| it.node == UNREADABLE)
+    }
+}
+
+fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_str().unwrap_or(UNREADABLE).to_owned())
+}
+
+/// One that cannot be read stays as one, because something of it may be on its node.
+fn running<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RunningNode>, D::Error> {
+    let unreadable = || RunningNode { node: UNREADABLE.to_owned(), ..RunningNode::default() };
+    let Value::Array(elements) = Value::deserialize(deserializer)? else { return Ok(vec![unreadable()]) };
+    Ok(elements.into_iter().map(|element| RunningNode::deserialize(element).unwrap_or_else(|_| unreadable())).collect())
 }
 
 impl FailedNode {

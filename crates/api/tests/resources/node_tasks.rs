@@ -193,7 +193,7 @@ async fn largest_node_task_takes_four_kilobytes_in_etcd() {
         cursor: "c".repeat(64),
         selected: "s".repeat(344),
         running: (0..16).map(running).collect(),
-        nodes: Some(TaskCounts { matched: 10_000, succeeded: 9_000, failed: 1_000, skipped: 9_000 }),
+        nodes: Some(TaskCounts { matched: 10_000, succeeded: 9_000, failed: 1_000, skipped: 9_000, late: 9_000 }),
         failures: vec![failed; FAILURES_MAX],
         created_by: "u".repeat(64),
         start_time: Some(now.clone()),

@@ -32,6 +32,9 @@ reasons! {
     TooManyFailures True on OnFailed:
         "More nodes failed than spec.maxFailures allows: no further node started.",
         "Read status.failures: run `kubectl oke-node explain` with its reason. Create a task for the nodes that are left.";
+    Outdated True on OnFailed:
+        "The task did not start within a day of its creation: what it was for may have changed meanwhile.",
+        "Read the message for what it waited for, then create the task again.";
     NotStarted True on OnFailed:
         "The Pod of the operation did not start on the node within 60 seconds: its kubelet or runtime does not work, or the image is not there.",
         "Run `kubectl describe node NODE`. If the kubelet or the runtime is dead, restart it on the node's console, or reboot the instance.";
@@ -66,7 +69,7 @@ reasons! {
         "After the reset the node was not proven healthy in time. It stays cordoned, and there is no second reset.",
         "Read the message for what is missing. Look at the instance's console; uncordon the node when it is healthy.";
     Replaced True on OnFailed:
-        "The Node has another instance than before: it was replaced meanwhile.",
+        "The Node has another uid or instance than when the task was created: it was replaced meanwhile.",
         "Nothing, if the new node is healthy.";
     Cordoned True on OnFailed:
         "The node is cordoned by another program or person, so it was skipped.",

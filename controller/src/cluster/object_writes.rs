@@ -1,0 +1,56 @@
+//! Writes of our custom resources: statuses, and finalizers.
+
+use std::fmt::Debug;
+
+use api::FIELD_MANAGER;
+use kube::api::{Patch, PatchParams};
+use kube::core::ClusterResourceScope;
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::cluster::request::{RequestError, params, send};
+
+/// Writes a status in the place of a version of the object, and returns the new version. The uid keeps it from another object of the
+/// same name, the version from the status of another leader.
+pub(crate) async fn write_status<K>(
+    client: &Client,
+    object: &K,
+    status: &impl Serialize,
+    version: Option<&str>,
+) -> Result<Option<String>, RequestError>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let name = object.name_any();
+    let api_version = format!("{}/{}", api::GROUP, api::VERSION);
+    let metadata = json!({ "name": name, "uid": object.meta().uid, "resourceVersion": version });
+    let patch = json!({ "apiVersion": api_version, "kind": K::kind(&()), "metadata": metadata, "status": status });
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let written = send(api.patch_status(&name, &params, &Patch::Apply(patch))).await?;
+    Ok(written.meta().resource_version.clone())
+}
+
+/// Adds or removes a finalizer. Names the version that was read: another one may have other finalizers.
+pub(crate) async fn write_finalizer<K>(
+    client: &Client,
+    object: &K,
+    finalizer: &str,
+    is_removed: bool,
+) -> Result<(), RequestError>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let others = object.meta().finalizers.iter().flatten().map(String::as_str).filter(|it| *it != finalizer);
+    let all: Vec<&str> = others.chain((!is_removed).then_some(finalizer)).collect();
+    let metadata = json!({ "resourceVersion": object.meta().resource_version, "finalizers": all });
+    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    match send(api.patch(&object.name_any(), &params(), &patch)).await.map(drop) {
+        // Gone, or another version by now: the next step knows.
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
+        outcome => outcome,
+    }
+}

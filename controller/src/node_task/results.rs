@@ -1,0 +1,157 @@
+//! What a node's outcome changes in the status.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::condition::cut;
+use api::node_task::{FAILURES_MAX, FailedNode, RunningNode, TaskCounts, TaskVerb};
+use api::{NodeTask, NodeTaskStatus, Reason as _, TaskReason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::action::{ENDING, Next, STARTED};
+use super::events::NodeEvent;
+
+/// The most bytes of a message.
+const MESSAGE_MAX: usize = 160;
+
+/// What became of a node since the last step.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// What its action decided.
+    Next(Next),
+    /// Whether nothing of the action is left on it, or what is in the way.
+    Undone(Result<bool, String>),
+}
+
+/// What the outcomes of a step lead to.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Nodes with another step, which is applied after the write.
+    pub begun: Vec<String>,
+    pub events: Vec<NodeEvent>,
+    /// What a node waits for.
+    pub waiting: Option<String>,
+}
+
+/// The time since something; without end if that is not known.
+pub(crate) fn age(since: Option<&Time>, now: Timestamp) -> Duration {
+    let seconds = since.map_or(i64::MAX, |since| now.as_second().saturating_sub(since.0.as_second()));
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+/// How old a task may be when its action begins on the first node.
+const START_LIMIT: Duration = Duration::from_hours(24);
+
+/// Whether a task is too old to begin: what it was for may have changed.
+pub(crate) fn is_outdated(task: &NodeTask, now: Timestamp) -> bool {
+    age(task.metadata.creation_timestamp.as_ref(), now) > START_LIMIT
+}
+
+fn outdated(waiting: &str) -> Next {
+    Next::Failed(TaskReason::Outdated, format!("it did not start within a day: {waiting}"))
+}
+
+/// The time, and whether this leader has watched for long enough to find that a deadline passed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub now: Timestamp,
+    pub is_settled: bool,
+}
+
+/// The status while its running nodes are changed.
+struct Results<'a> {
+    task: &'a NodeTask,
+    status: &'a mut NodeTaskStatus,
+    now: Timestamp,
+    taken: Taken,
+}
+
+/// Changes the running nodes of the status, and counts those that ended.
+pub(crate) fn take(
+    task: &NodeTask,
+    status: &mut NodeTaskStatus,
+    outcomes: &BTreeMap<String, Outcome>,
+    around: Clock,
+) -> Taken {
+    let before = std::mem::take(&mut status.running);
+    let mut results = Results { task, status, now: around.now, taken: Taken::default() };
+    for running in before {
+        match outcomes.get(&running.node) {
+            None if running.step == STARTED && task.spec.node.is_some() && is_outdated(task, around.now) => {
+                results.advance(running, outdated("the stop switch was on"));
+            }
+            None => results.status.running.push(running),
+            Some(Outcome::Undone(Ok(true))) if running.step == ENDING => {}
+            Some(Outcome::Undone(left)) => {
+                let why = left.as_ref().err().map_or("what the action left is being removed", String::as_str);
+                results.wait(running, why);
+            }
+            Some(Outcome::Next(next)) => {
+                let next = in_time(task, &running, next, around);
+                results.advance(running, next);
+            }
+        }
+    }
+    results.taken
+}
+
+/// A node that waits for too long fails; but not before this leader has watched it for a while.
+fn in_time(task: &NodeTask, running: &RunningNode, next: &Next, around: Clock) -> Next {
+    let start = running.start.as_ref().or(running.since.as_ref());
+    let is_first = running.step == STARTED && task.spec.node.is_some();
+    match (next, task.spec.deadline()) {
+        (Next::Wait(message), _) if is_first && is_outdated(task, around.now) => outdated(message),
+        (Next::Wait(message), Some(deadline)) if around.is_settled && age(start, around.now) >= deadline => {
+            Next::Failed(TaskReason::DeadlineExceeded, format!("{}: {message}", running.step))
+        }
+        _ => next.clone(),
+    }
+}
+
+impl Results<'_> {
+    /// It stays as it is.
+    fn wait(&mut self, running: RunningNode, why: &str) {
+        self.taken.waiting.get_or_insert_with(|| format!("{}: {why}", running.node));
+        self.status.running.push(running);
+    }
+
+    fn advance(&mut self, running: RunningNode, next: Next) {
+        let node = running.node.clone();
+        let counts = self.status.nodes.get_or_insert_with(TaskCounts::default);
+        let (reason, message) = match next {
+            Next::Wait(message) => return self.wait(running, &message),
+            Next::Go(next) => {
+                let start = running.start.clone().or(running.since.filter(|_| running.step != STARTED));
+                self.taken.begun.push(node.clone());
+                return self.status.running.push(RunningNode { node, since: Some(Time(self.now)), start, ..next });
+            }
+            Next::Succeeded(message) => {
+                counts.succeeded += 1;
+                (TaskReason::Succeeded, message)
+            }
+            Next::Failed(reason, message) => {
+                counts.failed += 1;
+                if self.task.spec.node.is_none() && self.status.failures.len() < FAILURES_MAX {
+                    self.status.failures.push(FailedNode::new(&node, reason, &message));
+                }
+                (reason, message)
+            }
+            Next::Skipped(reason, message) => {
+                counts.skipped += 1;
+                (reason, message)
+            }
+        };
+        self.taken.events.push(NodeEvent::of(&node, reason, &message));
+        if self.task.spec.node.is_some() {
+            (self.status.reason, self.status.message) = (reason.as_str().to_owned(), cut(&message, MESSAGE_MAX));
+        }
+        // A finished capture stays on the node until its task is deleted.
+        let is_kept = self.task.spec.action.verb() == Some(TaskVerb::Capture) && reason == TaskReason::Succeeded;
+        if running.step != STARTED && !is_kept {
+            let result = reason.as_str().to_owned();
+            let ending = RunningNode { step: ENDING.to_owned(), since: None, start: None, result, ..running };
+            self.status.running.push(ending);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The leader's task for NodeTasks: steps all tasks, and carries out what the plans say.
+//!
+//! ```text
+//!   every two seconds, and on changes: calls of actions (bounded, on their own) ─▶ outcomes ─▶ plans ─▶ statuses written ─▶ calls
+//! ```
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::node_task::RunningNode;
+use api::{NodeTask, NodeTaskStatus, Received, TaskReason};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, ResourceExt as _};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::action::{ENDING, Next, STARTED, StepInput, TaskContext, advance, apply, undo};
+use super::memory::{Memory, StepKey};
+use super::objects::TaskObjects;
+use super::plan::{TaskInput, TaskPlan, World, leftovers, plan};
+use super::results::Outcome;
+use super::selection::NodesByName;
+use crate::cluster::stop_switch::StopSwitch;
+use crate::cluster::store::{NodeView, WatchedKind, follow};
+use crate::fleet::roster::AgentView;
+
+/// The least time between two steps, and the most while a task is not finished, or all are.
+const PACE: Duration = Duration::from_millis(500);
+const MOVING: Duration = Duration::from_secs(2);
+const RESTING: Duration = Duration::from_secs(30);
+/// Calls of actions at once.
+const CALLS_MAX: usize = 64;
+/// Tasks that run at once; the others are queued.
+const TASKS_MAX: usize = 16;
+/// How long a leader watches before it finds that a deadline passed.
+const SETTLING: Duration = Duration::from_mins(3);
+/// Failed attempts to remove what a task left on a node, without the rights of tasks.
+const UNDO_MAX: u32 = 5;
+/// Between two writes of a status that differs in words only.
+const WORDS_EVERY: Duration = Duration::from_secs(10);
+/// Objects per page of a list.
+const PAGE: u32 = 100;
+
+/// The leader's task.
+pub(crate) struct TaskRunner {
+    pub context: TaskContext,
+}
+
+/// What a call of an action brought.
+enum Answer {
+    /// Nothing was learned in time.
+    None(StepKey),
+    Outcome(StepKey, Outcome),
+    Applied(StepKey, Result<(), String>),
+}
+
+/// The calls in flight. Each belongs to a node of a task.
+#[derive(Default)]
+struct Calls<'a> {
+    futures: FuturesUnordered<BoxFuture<'a, Answer>>,
+    nodes: HashSet<(String, String)>,
+}
+
+/// What one step sees.
+struct Surroundings {
+    objects: Vec<Arc<NodeTask>>,
+    views: Vec<Arc<NodeView>>,
+    stopped: Option<String>,
+    now: Timestamp,
+    is_settled: bool,
+}
+
+impl Answer {
+    const fn key(&self) -> &StepKey {
+        match self {
+            Self::None(key) | Self::Outcome(key, _) | Self::Applied(key, _) => key,
+        }
+    }
+}
+
+impl TaskRunner {
+    /// Works until dropped. `nodes` becomes true when all Nodes are known.
+    pub(crate) async fn run(self, mut nodes: watch::Receiver<bool>, stopped: watch::Receiver<StopSwitch>) {
+        let objects: Mutex<TaskObjects> = Mutex::default();
+        let (changed, (read, mut is_read)) = (Notify::new(), watch::channel(false));
+        let watched = WatchedKind {
+            client: self.context.client.clone(),
+            api: Api::<Received<NodeTask>>::all,
+            page: PAGE,
+            labels: None,
+            what: "NodeTasks",
+            watches: self.context.store.watches(),
+        };
+        let take = |news| {
+            objects.lock().unwrap_or_else(PoisonError::into_inner).take(news);
+            changed.notify_one();
+        };
+        let working = async {
+            for known in [&mut nodes, &mut is_read] {
+                if known.wait_for(|known| *known).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+            self.work(&objects, &changed, stopped).await;
+        };
+        // Neither of them ends.
+        tokio::join!(follow(watched, read, |object| object, take), working);
+    }
+
+    async fn work(&self, objects: &Mutex<TaskObjects>, changed: &Notify, mut stopped: watch::Receiver<StopSwitch>) {
+        let (mut memory, mut calls, began) = (Memory::default(), Calls::default(), Instant::now());
+        loop {
+            let surroundings = Surroundings {
+                objects: objects.lock().unwrap_or_else(PoisonError::into_inner).by_age(),
+                views: self.context.store.nodes().iter().cloned().collect(),
+                stopped: stopped.borrow_and_update().reason().map(str::to_owned),
+                now: Timestamp::now(),
+                is_settled: began.elapsed() >= SETTLING,
+            };
+            let is_moving = self.step(&surroundings, &mut memory, &mut calls).await;
+            let earliest = Instant::now() + PACE;
+            let mut next = Instant::now() + if is_moving { MOVING } else { RESTING };
+            loop {
+                // Cancel-safe: a call stays in its set, notification and switch are stored, and the time is absolute.
+                tokio::select! {
+                    Some(answer) = calls.futures.next() => {
+                        if self.note(answer, &mut memory, &mut calls) {
+                            next = next.min(earliest);
+                        }
+                    }
+                    () = changed.notified() => next = next.min(earliest),
+                    Ok(()) = stopped.changed() => next = next.min(earliest),
+                    () = sleep_until(next) => break,
+                }
+            }
+        }
+    }
+
+    /// Records what a call brought. Whether something follows from it.
+    fn note(&self, answer: Answer, memory: &mut Memory, calls: &mut Calls<'_>) -> bool {
+        calls.nodes.remove(&(answer.key().uid.clone(), answer.key().node.clone()));
+        match answer {
+            Answer::None(key) => {
+                tracing::warn!(event = "node_task.unobserved", node = key.node, step = key.step, "retried");
+                false
+            }
+            Answer::Outcome(key, Outcome::Undone(Err(error))) => {
+                tracing::warn!(event = "node_task.undo", node = key.node, error, "retried");
+                let is_given_up = !self.context.enabled.is_any && memory.note_failure(&key) >= UNDO_MAX;
+                if is_given_up {
+                    tracing::warn!(
+                        event = "node_task.left",
+                        node = key.node,
+                        "tasks are off, so what it left stays: docs/node-tasks.md"
+                    );
+                }
+                memory.note_outcome(key, Outcome::Undone(if is_given_up { Ok(true) } else { Err(error) }));
+                is_given_up
+            }
+            Answer::Outcome(key, outcome) => {
+                let is_news = !matches!(outcome, Outcome::Next(Next::Wait(_)) | Outcome::Undone(Ok(false)));
+                let is_due = !memory.is_known(&key);
+                memory.note_outcome(key, outcome);
+                is_news || is_due
+            }
+            Answer::Applied(key, result) => {
+                if let Err(error) = &result {
+                    tracing::warn!(event = "node_task.apply", node = key.node, step = key.step, error, "retried");
+                }
+                memory.note_applied(key, result.is_ok());
+                true
+            }
+        }
+    }
+
+    /// One step of all tasks. Whether one of them is not finished.
+    async fn step<'a>(&'a self, around: &Surroundings, memory: &mut Memory, calls: &mut Calls<'a>) -> bool {
+        memory.retain(&around.objects.iter().filter_map(|object| object.uid()).collect());
+        let nodes: NodesByName<'_> = around.views.iter().map(|view| (view.name.as_str(), &**view)).collect();
+        let mut is_moving = false;
+        for object in &around.objects {
+            let Ok(status) = memory.status(object).map(|status| status.cloned()) else {
+                is_moving = true;
+                continue;
+            };
+            let is_final = status.as_ref().is_some_and(NodeTaskStatus::is_final);
+            is_moving |= !is_final || object.metadata.deletion_timestamp.is_some();
+            let outcomes = outcomes(object, status.as_ref(), memory);
+            let (busy, running_tasks) = occupied(object, &around.objects, memory);
+            let world = World {
+                nodes: &nodes,
+                enabled: self.context.enabled,
+                stopped: around.stopped.as_deref(),
+                now: around.now,
+                is_settled: around.is_settled,
+                busy: &busy,
+                has_slot: running_tasks < TASKS_MAX,
+            };
+            let uid = object.uid().unwrap_or_default();
+            let left = if object.metadata.deletion_timestamp.is_some() {
+                leftovers(object, status.as_ref())
+            } else {
+                status.as_ref().map(|status| status.running.clone()).unwrap_or_default()
+            };
+            let is_undone = left.iter().all(|running| memory.is_undone(&uid, &running.node));
+            let input = TaskInput { object, status: status.as_ref(), outcomes: &outcomes, is_undone };
+            let plan = plan(&input, &world);
+            self.carry_out(object, plan, memory, &around.views).await;
+        }
+        for object in &around.objects {
+            self.call(object, around, memory, calls);
+        }
+        self.context.metrics.tasks.set(
+            &around.objects,
+            |object| memory.status(object).ok().flatten().and_then(|it| it.state),
+            around.now,
+        );
+        is_moving
+    }
+
+    async fn carry_out(&self, object: &Arc<NodeTask>, plan: TaskPlan, memory: &mut Memory, views: &[Arc<NodeView>]) {
+        let uid = object.uid().unwrap_or_default();
+        if plan.is_expired {
+            return self.context.delete_task(object).await;
+        }
+        if let Some(change) = plan.finalizer {
+            self.context.write_task_finalizer(object, change).await;
+        }
+        let Some(status) = plan.status else { return };
+        let is_early = memory.age(&uid).is_some_and(|age| age < WORDS_EVERY);
+        if !plan.is_urgent && is_early || !self.context.write_task_status(object, &status, memory).await {
+            return;
+        }
+        for running in status.running.iter().filter(|running| plan.begun.contains(&running.node)) {
+            memory.note_begun(StepKey::new(&uid, running));
+        }
+        for event in plan.events {
+            if let Some(view) = views.iter().find(|view| view.name == event.node) {
+                self.context.events.report(event.content(object, &status, view.reference()));
+            }
+            self.context.metrics.tasks.count(object, event.reason());
+        }
+    }
+
+    /// Calls the actions of a task's nodes that have no call in flight.
+    fn call<'a>(&'a self, object: &Arc<NodeTask>, around: &Surroundings, memory: &mut Memory, calls: &mut Calls<'a>) {
+        let Ok(status) = memory.status(object).map(|status| status.cloned()) else { return };
+        let uid = object.uid().unwrap_or_default();
+        let is_deleted = object.metadata.deletion_timestamp.is_some();
+        let is_over = is_deleted || status.as_ref().is_some_and(NodeTaskStatus::is_final);
+        let left = if is_deleted { leftovers(object, status.as_ref()) } else { status.unwrap_or_default().running };
+        for running in left {
+            let (key, slot) = (StepKey::new(&uid, &running), (uid.clone(), running.node.clone()));
+            if calls.nodes.contains(&slot) || calls.nodes.len() >= CALLS_MAX || memory.has_outcome(&key) {
+                continue;
+            }
+            let is_done = is_over && memory.is_undone(&uid, &running.node);
+            let is_stopped = running.step == STARTED && around.stopped.is_some();
+            if is_done || is_stopped && !is_over {
+                continue;
+            }
+            let is_enabled = object.spec.action.verb().is_some_and(|verb| self.context.enabled.has(verb));
+            if running.step == STARTED && !is_enabled && !is_over {
+                let failed =
+                    Next::Failed(TaskReason::NotEnabled, "tasks were disabled before the action began".to_owned());
+                memory.note_outcome(key, Outcome::Next(failed));
+                continue;
+            }
+            let is_undo = is_over || running.step == ENDING;
+            let is_due = !is_undo && running.step != STARTED && memory.is_due(&key);
+            let input = self.input(object, running, around);
+            let context = &self.context;
+            calls.nodes.insert(slot);
+            calls.futures.push(
+                async move {
+                    if is_undo {
+                        Answer::Outcome(key, Outcome::Undone(undo(context, &input).await))
+                    } else if is_due {
+                        Answer::Applied(key, apply(context, &input).await)
+                    } else {
+                        match advance(context, &input).await {
+                            Some(next) => Answer::Outcome(key, Outcome::Next(next)),
+                            None => Answer::None(key),
+                        }
+                    }
+                }
+                .boxed(),
+            );
+        }
+    }
+
+    fn input(&self, object: &Arc<NodeTask>, running: RunningNode, around: &Surroundings) -> StepInput {
+        let view = around.views.iter().find(|view| view.name == running.node).cloned();
+        let agent: AgentView = self.context.roster.lock().agent(&running.node, Instant::now());
+        let is_stopped = around.stopped.is_some();
+        StepInput { task: object.clone(), running, view, agent, now: around.now, is_stopped }
+    }
+}
+
+/// What became of the task's running nodes.
+fn outcomes(object: &NodeTask, status: Option<&NodeTaskStatus>, memory: &mut Memory) -> BTreeMap<String, Outcome> {
+    let uid = object.uid().unwrap_or_default();
+    let running = status.into_iter().flat_map(|status| &status.running);
+    let of = |running: &RunningNode| Some((running.node.clone(), memory.take_outcome(&StepKey::new(&uid, running))?));
+    running.filter_map(of).collect()
+}
+
+/// The nodes on which other tasks run, and how many of them run. Captures change nothing on a node.
+fn occupied(object: &NodeTask, objects: &[Arc<NodeTask>], memory: &Memory) -> (BTreeMap<String, String>, usize) {
+    let (mut busy, mut tasks) = (BTreeMap::new(), 0);
+    for other in objects.iter().filter(|other| other.metadata.uid != object.metadata.uid) {
+        let Some(status) = memory.last_status(other) else { continue };
+        tasks += usize::from(status.running.iter().any(|running| running.step != STARTED));
+        if object.spec.action.capture.is_none() && other.spec.action.capture.is_none() {
+            busy.extend(status.running.iter().map(|running| (running.node.clone(), other.name_any())));
+        }
+    }
+    (busy, tasks)
+}
