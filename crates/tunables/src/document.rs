@@ -47,7 +47,7 @@ pub struct NodeDocument {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LeaderTerm {
-    /// The uid of the Lease: another one counts anew.
+    /// The uid of the Lease: another one counts from the start.
     pub lease: String,
     /// How often the Lease had another holder.
     pub number: u32,

@@ -164,10 +164,32 @@ mod tests {
             ("kernel.modprobe", "as root"),
             ("fs.binfmt_misc.register", "as root"),
             ("vm.nr_hugepages", "the kubelet"),
+            ("vm.nr_overcommit_hugepages", "the kubelet"),
+            ("vm.memfd_noexec", "PID namespace"),
+            ("kernel.cad_pid", "PID namespace"),
+            ("kernel.kexec_load_disabled", "as root"),
+            ("kernel.sysctl_writes_strict", "as root"),
         ] {
             let refusal = check(key, "1", &added(&[key])).unwrap_err();
             assert!(refusal.reason.contains(part), "{key}: {refusal}");
             assert!(refusal.next_step.ends_with('.') && refusal.next_step.len() > 20, "{key}: {refusal}");
+        }
+    }
+
+    /// One table of neighbours serves all namespaces, and only the time after which an entry is stale is of a link.
+    #[test]
+    fn scope_is_the_kernels_and_not_the_names() {
+        for (key, scope) in [
+            ("net.ipv4.neigh.default.gc_interval", Scope::Node),
+            ("net.ipv4.neigh.default.gc_thresh3", Scope::Node),
+            ("net.ipv6.neigh.default.gc_thresh1", Scope::Node),
+            ("net.ipv4.neigh.default.gc_stale_time", Scope::HostNetwork),
+            ("net.ipv6.neigh.default.gc_stale_time", Scope::HostNetwork),
+            ("net.core.optmem_max", Scope::Node),
+            ("net.core.somaxconn", Scope::HostNetwork),
+            ("net.ipv4.tcp_mem", Scope::Node),
+        ] {
+            assert_eq!(Key::named(key).map(|key| key.scope), Some(scope), "{key}");
         }
     }
 

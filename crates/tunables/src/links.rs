@@ -336,7 +336,10 @@ mod tests {
             (|it| it.is_configured = true, "sysctls: {ipv4.rp_filter: '1'}", Some("the agent sets it")),
             (plain, "sysctls: {ipv4.rp_filter: '1'}", None),
             (plain, "sysctls: {ipv4.no_such_key: '1'}", Some("table of keys")),
-        ] as [(fn(&mut LinkFacts), &str, Option<&str>); 10]
+            (|it| it.has_routed_ipv6 = true, "sysctls: {ipv6.disable_ipv6: '1'}", Some(IPV6_OFF.reason)),
+            (|it| it.has_routed_ipv6 = true, "sysctls: {ipv6.disable_ipv6: '0'}", None),
+            (plain, "sysctls: {ipv6.disable_ipv6: '1'}", None),
+        ] as [(fn(&mut LinkFacts), &str, Option<&str>); 13]
         {
             let reason = refused(change, entry);
             assert!(

@@ -66,11 +66,18 @@ impl<'a> Leader<'a> {
 
     /// Sends a document; the answer to it.
     pub(crate) fn send(&self, agent: &Agent, document: &Value) -> NodeAnswer {
-        let reply = self.ask(agent, &Request::post(POLICY_PATH, document.to_string()));
-        assert_eq!(reply.status, 200, "{reply:?}\n{}", agent.log());
-        let answer: NodeAnswer = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!(document["revision"], answer.document, "{answer:?}\n{}", agent.log());
-        answer
+        let request = Request::post(POLICY_PATH, document.to_string());
+        let answer = RefCell::new(None);
+        let is_answered = || {
+            let reply = self.ask(agent, &request);
+            // As a leader does while the agent does not know its instance, or works longer than a request waits.
+            assert!(matches!(reply.status, 200 | 503), "{reply:?}\n{}", agent.log());
+            let read = serde_json::from_slice(&reply.body).ok();
+            *answer.borrow_mut() = read.filter(|read: &NodeAnswer| document["revision"] == read.document);
+            answer.borrow().is_some()
+        };
+        wait_for("an answer to the document", is_answered, || agent.log());
+        answer.into_inner().unwrap()
     }
 
     /// Waits until the values of a document are confirmed: by these requests, for the agent.

@@ -14,12 +14,20 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use nix::sys::signal::Signal;
 use sandbox::Container;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tunables::document::POLICY_PATH;
+use tunables::{NodeAnswer, PolicyState};
 
 use crate::events::{POD, Scene};
 use crate::node::{Agent, Node, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// The controller's rules of an agent that may raise the limit of connections.
+const RAISES_LIMIT: [&str; 2] = [
+    r#"{"rules": [{"name": "conntrack-nearly-full", "bound": -1, "samples": {"bad": 60, "of": 60}, "action": "repair"}]}"#,
+    r#"{"rules": [{"name": "conntrack-nearly-full", "samples": {"bad": 1, "of": 1}}]}"#,
+];
 
 /// An agent, and the controller whose key it trusts.
 pub(crate) struct Channel {
@@ -102,6 +110,18 @@ impl Channel {
         wait_for("a reply", is_answered, || self.agent.log());
         reply.into_inner().unwrap()
     }
+
+    /// Sends a document of policies, and waits until the agent confirms it.
+    pub(crate) fn send_policies(&self, document: &Value) {
+        let reply = self.request(&Request::post(POLICY_PATH, document.to_string()));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let answer = || serde_json::from_slice::<NodeAnswer>(&self.request(&Request::get(POLICY_PATH)).body).unwrap();
+        let is_confirmed = || {
+            let answer = answer();
+            answer.document == document["revision"] && answer.policies.iter().all(|it| it.state == PolicyState::Applied)
+        };
+        wait_for("the confirmation", is_confirmed, || format!("{:?}\n{}", answer(), self.agent.log()));
+    }
 }
 
 fn received_rules(node: &Node) -> PathBuf {
@@ -162,18 +182,14 @@ fn agent_keeps_the_controllers_rules() {
 /// That the controller sends this request is shown in `controller/tests/cluster/fleet.rs`.
 #[test]
 fn agent_raises_a_limit_only_when_the_controller_permits() {
-    const RECEIVED: &str = r#"{"rules": [{"name": "conntrack-nearly-full", "bound": -1, "samples": {"bad": 60, "of": 60}, "action": "repair"}]}"#;
-    let channel = Channel::new(Some([
-        RECEIVED,
-        r#"{"rules": [{"name": "conntrack-nearly-full", "samples": {"bad": 1, "of": 1}}]}"#,
-    ]));
+    let channel = Channel::new(Some(RAISES_LIMIT));
     let asks_to_repair = || {
         let summary: Summary = serde_json::from_slice(&channel.request(&Request::get("/v1/summary")).body).unwrap();
         summary.checks.iter().any(|check| check.name == "conntrack_use" && check.action == Action::Repair)
     };
     wait_for("the problem", asks_to_repair, || channel.agent.log());
     let summary: Summary = serde_json::from_slice(&channel.request(&Request::get("/v1/summary")).body).unwrap();
-    assert_eq!(summary.controller_rules, Some(version(RECEIVED)));
+    assert_eq!(summary.controller_rules, Some(version(RAISES_LIMIT[0])));
     let limit = || std::fs::read_to_string(channel.scene.cluster.node.path("netfilter/nf_conntrack_max")).unwrap();
     assert_eq!(limit(), "1000\n");
     channel.request(&Request::get("/v1/summary?repairs=allow"));
@@ -181,4 +197,31 @@ fn agent_raises_a_limit_only_when_the_controller_permits() {
     channel.scene.wait_reported(&channel.agent, &["Warning LimitRaised ConditionRaised"]);
     let log = channel.agent.log();
     assert!(log.contains("raised net.netfilter.nf_conntrack_max from 1000 to 2000"), "{log}");
+}
+
+/// Its value is the user's choice, also in mode Report.
+#[test]
+fn limit_that_a_policy_names_is_not_raised() {
+    let channel = Channel::new(Some(RAISES_LIMIT));
+    let document = |revision: &str, policies: Value, sysctls: Value| json!({ "version": 1, "revision": revision, "cluster": "c", "policies": policies, "sysctls": sysctls });
+    let policies = json!([{ "name": "web", "uid": "u", "revision": "r", "mode": "report" }]);
+    let sysctls = json!([{ "key": "net.netfilter.nf_conntrack_max", "value": "65536", "policy": 0 }]);
+    channel.send_policies(&document("a", policies, sysctls));
+    channel.request(&Request::get("/v1/summary?repairs=allow"));
+    let signals = || {
+        let node: Value = serde_json::from_slice(&channel.request(&Request::get("/v1/node")).body).unwrap();
+        node["signals"]["signals"].as_array().unwrap().clone()
+    };
+    let has_problem = || signals().iter().any(|it| it["signal"] == "conntrack_use" && it["verdict"] == "problem");
+    wait_for("the problem", has_problem, || channel.agent.log());
+    // The agent repairs after each sample of any signal.
+    let sampled = || signals().iter().map(|it| it["sampledUnixMillis"].as_u64().unwrap()).max();
+    for _ in 0..3 {
+        let before = sampled();
+        wait_for("a sample", || sampled() > before, || channel.agent.log());
+    }
+    let limit = || std::fs::read_to_string(channel.scene.cluster.node.path("netfilter/nf_conntrack_max")).unwrap();
+    assert_eq!(limit(), "1000\n");
+    channel.send_policies(&document("b", json!([]), json!([])));
+    wait_for("the raised limit", || limit() == "2000", || channel.agent.log());
 }

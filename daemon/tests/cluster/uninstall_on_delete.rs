@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use vcn::Mtu;
 
 use crate::Cluster;
+use crate::channel::Channel;
 use crate::node::{Agent, Node, OKE, name, wait_for};
 use crate::pod::Pod;
 use crate::served::LIST_OWN;
@@ -163,6 +164,43 @@ fn deleted_daemonset_restores_the_node() {
         assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
         let [told] = &agent.events("agent.uninstalled")[..] else { panic!("{}", agent.log()) };
         assert_eq!(told["status"], "removed", "{}", agent.log());
+    }
+}
+
+/// By the agent itself, and by the uninstaller after it.
+#[test]
+fn values_of_policies_are_restored() {
+    for is_by_agent in [true, false] {
+        let channel = Channel::new(None);
+        let (cluster, agent) = (&channel.scene.cluster, &channel.agent);
+        let values = || {
+            let script = "cat /proc/sys/net/core/somaxconn /proc/sys/net/ipv4/tcp_fin_timeout; \
+                          ip -oneline link show ens6 | grep -o 'qlen [0-9]*'";
+            cluster.node.sh(script).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let before = values();
+        channel.send_policies(&json!({
+            "version": 1, "revision": "a", "cluster": "c",
+            "policies": [{ "name": "web", "uid": "u", "revision": "r", "priority": 100, "mode": "apply" }],
+            "sysctls": [{ "key": "net.core.somaxconn", "value": "16384", "policy": 0 },
+                        { "key": "net.ipv4.tcp_fin_timeout", "value": "20", "policy": 0 }],
+            "links": [{ "link": { "select": { "name": "ens6" }, "txQueueLength": 500 }, "policy": 0 }],
+        }));
+        let applied = "16384 20 qlen 500";
+        assert_eq!(values(), applied, "{}", agent.log());
+        if is_by_agent {
+            cluster.delete(OWN);
+            let (status, took) = agent.stop();
+            assert!(status.success() && took < GRACE, "{status} after {took:?}: {}", agent.log());
+            assert_eq!(agent.events("agent.uninstalled").len(), 1, "{}", agent.log());
+        } else {
+            agent.stop();
+            assert_eq!(values(), applied, "a stop undoes nothing");
+            let removal = uninstall(&cluster.node);
+            assert_eq!(removal.status(), RemovalStatus::All, "{removal}");
+        }
+        assert_eq!(values(), before, "by the agent: {is_by_agent}\n{}", agent.log());
+        assert!(!cluster.node.path("lib").join(vcn::NODE_POLICY_FILE).exists());
     }
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 pub(super) struct Record {
     /// Its resource version: a write that names an old one is refused. `None` if it was deleted.
     pub(super) version: Option<String>,
-    /// Another Lease of the same name counts transitions anew.
+    /// Another Lease of the same name counts transitions from the start.
     pub(super) uid: Option<String>,
     pub(super) holder: Option<String>,
     /// How long it is valid after a renewal, according to its holder.

@@ -16,7 +16,7 @@ use vcn::IfName;
 const VERSION: u32 = 1;
 
 /// The most items that are remembered of each sort.
-const ITEMS_MAX: usize = 1024;
+pub(super) const ITEMS_MAX: usize = 1024;
 
 /// The file.
 #[derive(Debug)]

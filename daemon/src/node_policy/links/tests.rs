@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tunables::links::LinkFacts;
 
+use super::journal::{ITEMS_MAX, ProvenValue, RejectedValue};
 use super::*;
 use crate::fixture;
 
@@ -62,4 +63,29 @@ fn nothing_changes_before_the_journal_is_read() {
         assert!(self::applier(folder.path()).recover(), "{text}");
     }
     assert!(self::applier(Path::new("/nonexistent")).recover());
+}
+
+#[test]
+fn proven_and_rejected_values_do_not_displace_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = Journal::new(folder.path());
+    let rejected = |number: usize| RejectedValue {
+        item: format!("link/ens{number}/mtu"),
+        value: "1400".to_owned(),
+        revision: "r".to_owned(),
+        state: ItemState::Failed,
+        attempts: 1,
+        message: String::new(),
+    };
+    let proven = |number: usize| {
+        let RejectedValue { item, value, .. } = rejected(number);
+        ProvenValue { item, mac: None, value }
+    };
+    let added = journal.update(|content| {
+        content.proven.extend((0..ITEMS_MAX + 5).map(proven));
+        content.rejected.push(rejected(0));
+    });
+    added.unwrap();
+    let (kept, rejections) = (&journal.content.proven, &journal.content.rejected);
+    assert_eq!((kept.len(), &kept[0], rejections.len()), (ITEMS_MAX, &proven(5), 1), "the latest of each sort");
 }
