@@ -20,5 +20,7 @@ mod reboot;
 mod results;
 pub(crate) mod run;
 mod selection;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use action::{EnabledActions, TaskContext};

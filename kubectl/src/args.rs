@@ -3,13 +3,17 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use hyper::Uri;
 
-use crate::ends::{Source, is_name};
+pub(crate) use crate::arg_types::{Format, Output};
+use crate::arg_types::{node_name, object_name};
+use crate::ends::Source;
+use crate::task_args::{GrowArgs, RebootArgs, RestartArgs, TaskArgs};
 
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing, except that `nettest`
-/// creates a NetworkTest and deletes it, and `stop` switches all rollouts off and on; `bundle` writes a file.
+/// creates a NetworkTest and deletes it, and `stop` switches all rollouts off and on; `bundle` writes a file. `restart`, `grow` and
+/// `reboot` create a NodeTask.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
 pub(crate) struct Args {
@@ -88,6 +92,45 @@ Examples:
   kubectl oke-node policy web                     its nodes, and each setting that differs
   kubectl oke-node policy web -o json | jq '.nodes[] | select(.progress == \"Failed\")'")]
     Policy(PolicyArgs),
+    /// Show NodeTasks, or the progress of one
+    #[command(after_help = "\
+Examples:
+  kubectl oke-node task                           all tasks
+  kubectl oke-node task restart-x7k2f             its nodes, what failed, and the next step")]
+    Task(TaskArgs),
+    /// Restart a unit of systemd on a node, or on nodes with labels: kubelet, crio, containerd, oracle-cloud-agent, chronyd
+    #[command(after_help = "\
+It creates a NodeTask, which the cluster must permit (docs/node-tasks.md), and waits for its end. A short-lived Pod reaches systemd of the
+node, which equals root there for seconds. Untested with SELinux enforcing and on Oracle Linux 8.
+
+Exit status: 0 succeeded; 1 failed; 2 wrong command line, or the task is refused.
+
+Examples:
+  kubectl oke-node restart 10.0.0.2 crio
+  kubectl oke-node restart -l pool=web kubelet --concurrency 4 --max-failures 1")]
+    Restart(RestartArgs),
+    /// Grow the root disk of a node, or of nodes with labels, to its boot volume's size; this restarts the kubelet
+    #[command(after_help = "\
+It creates a NodeTask, which the cluster must permit (docs/node-tasks.md), and waits for its end. A short-lived Pod reaches systemd of the
+node, which equals root there for seconds. Untested with SELinux enforcing and on Oracle Linux 8.
+
+Exit status: 0 succeeded; 1 failed; 2 wrong command line, or the task is refused.
+
+Examples:
+  kubectl oke-node grow 10.0.0.2
+  kubectl oke-node grow -l pool=web --concurrency 4")]
+    Grow(GrowArgs),
+    /// Reboot a node: cordon, drain, reset by OCI, proof, uncordon
+    #[command(after_help = "\
+It creates a NodeTask, which the cluster must permit (docs/node-tasks.md), and waits for its end. `kubectl delete nodetask NAME` cancels
+it until the reset was requested.
+
+Exit status: 0 succeeded; 1 failed; 2 wrong command line, or the task is refused.
+
+Examples:
+  kubectl oke-node reboot 10.0.0.2
+  kubectl oke-node reboot 10.0.0.2 --drain-minutes 60 --no-wait")]
+    Reboot(RebootArgs),
     /// Stop all rollouts of the cluster at once, also rollbacks; nodes keep what they have
     #[command(after_help = "\
 Examples:
@@ -279,27 +322,6 @@ pub(crate) struct ExplainArgs {
     pub output: Output,
 }
 
-/// The output format.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Output {
-    /// Output for people (table, wide) or for programs (json, yaml)
-    #[arg(short = 'o', long = "output", value_enum, default_value = "table", value_name = "FORMAT")]
-    pub format: Format,
-}
-
-/// An output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Columns and sentences.
-    Table,
-    /// The same with more columns and nothing shortened.
-    Wide,
-    /// JSON.
-    Json,
-    /// YAML.
-    Yaml,
-}
-
 fn view_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
     let is_valid = url.scheme_str() == Some("http") && url.host().is_some() && url.path() == "/";
@@ -318,19 +340,6 @@ fn node_and_address(text: &str) -> Result<String, String> {
     let is_address = address.is_none_or(|address| address.parse::<IpAddr>().is_ok());
     node_name(node)?;
     if is_address { Ok(text.to_owned()) } else { Err("expected NODE or NODE/ADDRESS".to_owned()) }
-}
-
-/// It becomes part of a path.
-fn object_name(text: &str) -> Result<String, String> {
-    let is_valid = is_name(text).then(|| text.to_owned());
-    is_valid.ok_or_else(|| "a NodePolicy's name has lower-case letters, digits and '-'".to_owned())
-}
-
-/// It becomes part of a path.
-fn node_name(text: &str) -> Result<String, String> {
-    let is_valid = is_name(text).then(|| text.to_owned());
-    is_valid
-        .ok_or_else(|| "a Node's name has lower-case letters, digits, '-' and '.', and begins with no '.'".to_owned())
 }
 
 #[cfg(test)]

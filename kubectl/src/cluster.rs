@@ -6,13 +6,14 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use api::{NodePolicy, Received, VnicAttachment};
+use api::{NodePolicy, NodeTask, Received, VnicAttachment};
 use command::list;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::header::UPGRADE;
 use hyper::{Request, Response};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::client::{AuthError, Body};
 use kube::{Api, Client};
 use serde_json::json;
@@ -118,6 +119,35 @@ impl Cluster {
         found
             .map(Some)
             .map_err(|error| anyhow!("a later version wrote NodePolicy {name}; update this program: {}", error.error))
+    }
+
+    /// The NodeTasks that this version can read, and the names of the others.
+    pub(crate) async fn tasks(&self) -> anyhow::Result<(Vec<NodeTask>, Vec<String>)> {
+        let api: Api<Received<NodeTask>> = Api::all(self.client().await?);
+        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+        for guarded in list(&api, ListParams::default()).await.context("listing NodeTasks")? {
+            match guarded.0 {
+                Ok(object) => objects.push(object),
+                Err(error) => unreadable.extend(error.metadata.name),
+            }
+        }
+        Ok((objects, unreadable))
+    }
+
+    /// A NodeTask; `None` where there is none.
+    pub(crate) async fn task(&self, name: &str) -> anyhow::Result<Option<NodeTask>> {
+        let api: Api<NodeTask> = Api::all(self.client().await?);
+        api.get_opt(name).await.with_context(|| format!("reading NodeTask {name}"))
+    }
+
+    /// The user's name as the API server knows it; empty if the API server does not return it.
+    pub(crate) async fn user(&self) -> String {
+        let request = async {
+            let api: Api<SelfSubjectReview> = Api::all(self.client().await?);
+            let answer = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
+            anyhow::Ok(answer.context("reading the user's name")?.status.and_then(|status| status.user_info?.username))
+        };
+        request.await.ok().flatten().unwrap_or_default()
     }
 
     /// Why all rollouts are stopped; `None` if they are not.

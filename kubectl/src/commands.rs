@@ -9,4 +9,5 @@ pub(crate) mod node;
 pub(crate) mod policy;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod task;
 pub(crate) mod vnics;

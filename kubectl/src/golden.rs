@@ -1,6 +1,7 @@
 //! Golden tests: the answers of each command as text, from the documents in `golden/`. `UPDATE_DOCS=1` writes the texts.
 
 mod policies;
+mod tasks;
 
 use std::fs;
 use std::path::PathBuf;

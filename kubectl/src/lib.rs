@@ -12,6 +12,7 @@
 //!
 //! A new command is a file in `commands`, a variant in `args.rs` and a line in `run.rs`.
 
+mod arg_types;
 mod args;
 mod bundle;
 mod catalog;
@@ -32,4 +33,6 @@ mod proxy;
 pub mod run;
 mod selection;
 mod table;
+mod task_args;
+mod task_runs;
 mod test_runs;

@@ -16,17 +16,21 @@ use vcn::printable;
 use crate::args::{Args, BundleArgs, Command, Format, NetTestArgs};
 use crate::bundle::file::is_stdout;
 use crate::cluster::Cluster;
-use crate::commands::{bundle, connection, explain, gpus, nettest, node, policy, status, stop, vnics};
+use crate::commands::{bundle, connection, explain, gpus, nettest, node, policy, status, stop, task, vnics};
 use crate::ends::{Source, Target};
 use crate::failure;
 use crate::probe_spec;
 use crate::table::paint;
+use crate::task_args::TaskRequest;
 
 /// For a command with all its requests: more than a network test takes.
 const LONGEST: Duration = Duration::from_mins(6);
 
 /// For a bundle: more than the leader takes for one.
 const LONGEST_BUNDLE: Duration = Duration::from_mins(15);
+
+/// For a NodeTask: the drain and the proof of a reboot need three hours at most. The task goes on when the command ends.
+const LONGEST_TASK: Duration = Duration::from_hours(12);
 
 /// The exit status, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +79,24 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let cluster = Cluster::new(args.target);
-    let longest = if matches!(args.command, Command::Bundle(_)) { LONGEST_BUNDLE } else { LONGEST };
+    let longest = match args.command {
+        Command::Bundle(_) => LONGEST_BUNDLE,
+        Command::Restart(_) | Command::Grow(_) | Command::Reboot(_) => LONGEST_TASK,
+        _ => LONGEST,
+    };
     let command = async {
         match args.command {
             Command::Status(args) => print(&status::run(&cluster, &args).await?, args.output.format),
             Command::Gpus(args) => print(&gpus::run(&cluster, &args).await?, args.output.format),
             Command::Node(args) => print(&node::run(&cluster, &args.name).await?, args.output.format),
             Command::Policy(args) => print(&policy::run(&cluster, args.name.as_deref()).await?, args.output.format),
+            Command::Task(args) => print(&task::run(&cluster, args.name.as_deref()).await?, args.output.format),
+            Command::Restart(args) => match args.request() {
+                Ok(request) => create_task(&cluster, &request).await,
+                Err(why) => Ok(failed(&anyhow!(why), Exit::Usage)),
+            },
+            Command::Grow(args) => create_task(&cluster, &args.request()).await,
+            Command::Reboot(args) => create_task(&cluster, &args.request()).await,
             Command::Stop(args) => print(&stop::run(&cluster, args.off, &args.reason).await?, args.output.format),
             Command::Vnics(args) => print(&vnics::run(&cluster, &args).await?, args.output.format),
             Command::Nettest(args) => network_test(&cluster, &args).await,
@@ -130,6 +145,10 @@ async fn network_test(cluster: &Cluster, args: &NetTestArgs) -> anyhow::Result<E
         Ok(result) => print(&result, args.output.format),
         Err(error) => Ok(failed(&error, nettest::exit_of(&error))),
     }
+}
+
+async fn create_task(cluster: &Cluster, request: &TaskRequest) -> anyhow::Result<Exit> {
+    print(&task::create(cluster, request).await?, request.nodes.output.format)
 }
 
 async fn write_bundle(cluster: &Cluster, args: &BundleArgs) -> anyhow::Result<Exit> {

@@ -1,11 +1,7 @@
 //! `stop`: halts all rollouts of the cluster, or lets them go on. The switch is a key of the controller's ConfigMap.
 
-use anyhow::Context as _;
 use command::page::Page;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
-use kube::api::PostParams;
 use serde::Serialize;
 use tunables::view::{POLICIES_PATH, PoliciesView};
 use vcn::{excerpt, printable};
@@ -48,7 +44,7 @@ pub(crate) async fn run(cluster: &Cluster, is_off: bool, reason: &[String]) -> a
     let before = cluster.stop_switch().await?;
     let text = match is_off {
         true => None,
-        false => Some(text(&user(cluster).await, Timestamp::now(), &reason.join(" "))),
+        false => Some(text(&cluster.user().await, Timestamp::now(), &reason.join(" "))),
     };
     cluster.set_stop_switch(text.as_deref()).await?;
     Ok(Switched { now: StopState { reason: text, error: None }, before })
@@ -61,19 +57,6 @@ fn text(user: &str, now: Timestamp, reason: &str) -> String {
     let by = if user.is_empty() { String::new() } else { format!(" by {user}") };
     let reason = if reason.is_empty() { String::new() } else { format!(": {}", excerpt(&reason, REASON_MAX)) };
     format!("since {now}{by}{reason}")
-}
-
-/// The user's name as the API server knows it; empty if the API server does not return it.
-async fn user(cluster: &Cluster) -> String {
-    let request = async {
-        let api: Api<SelfSubjectReview> = Api::all(cluster.client().await?);
-        let answer = api
-            .create(&PostParams::default(), &SelfSubjectReview::default())
-            .await
-            .context("reading the user's name")?;
-        anyhow::Ok(answer.status.and_then(|status| status.user_info?.username))
-    };
-    request.await.ok().flatten().unwrap_or_default()
 }
 
 impl StopState {

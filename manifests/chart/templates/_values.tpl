@@ -26,6 +26,19 @@
 {{- end -}}
 
 {{- /*
+"oke.parts": the components of NodeTasks that are enabled, as JSON: folders of manifests, whose files the chart reads.
+*/ -}}
+{{- define "oke.parts" -}}
+{{- $parts := list -}}
+{{- range $part := list "tasks" "reboot" -}}
+  {{- if eq (toString (get $ $part)) "true" }}{{ $parts = append $parts $part }}{{ end -}}
+{{- end -}}
+{{- if eq (toString .controller.enabled) "false" }}{{ $parts = list }}{{ end -}}
+{{- if and (has "reboot" $parts) (not (has "tasks" $parts)) }}{{ fail "reboot needs tasks, too: set both to true (docs/node-tasks.md)" }}{{ end -}}
+{{- toJson $parts -}}
+{{- end -}}
+
+{{- /*
 "oke.image": the image's name, which must be set. The tag is the chart's version, unless another one is set.
 */ -}}
 {{- define "oke.image" -}}

@@ -5,6 +5,7 @@ mod controller;
 mod cordon;
 mod events;
 mod node_policies;
+mod node_tasks;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,6 +43,9 @@ async fn server() -> &'static ApiServer {
 async fn prepare(server: &ApiServer) {
     for file in ["namespace.yaml", "crds.yaml", "admission.yaml"] {
         server.apply(&manifests_folder().join("base").join(file)).await.unwrap();
+    }
+    for file in ["tasks/roles.yaml", "reboot/reboot.yaml"] {
+        server.apply(&manifests_folder().join(file)).await.unwrap();
     }
     server.create_account(&agent()).await.unwrap();
     let who = json!({ "kind": "ServiceAccount", "name": agent().name, "namespace": NAMESPACE });

@@ -6,6 +6,7 @@ mod bundles;
 mod connections;
 mod policies;
 mod proxies;
+mod tasks;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;

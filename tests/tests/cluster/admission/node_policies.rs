@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{NAMESPACE, admin, assert_refused, grant, server, user, wait_until_refused};
 
-const CREATOR: &str = "the annotation oke.oraclecloud.com/created-by names the user that creates the NodePolicy";
+const CREATOR: &str = "the annotation oke.oraclecloud.com/created-by names the user that creates the object";
 const ONLY_STOP: &str = "without the right to update this ConfigMap, only its key stop may change";
 const ROLE: &str = "oke-node-policy-admin";
 

@@ -23,11 +23,11 @@ struct Switch {
     meaning: &'static str,
 }
 
-/// Probes ask the address of LISTEN: it is fixed in the manifests.
-const OF_MANIFESTS: [&str; 1] = ["LISTEN"];
+/// Probes ask the address of LISTEN: it is fixed in the manifests. The others come with rights, by `tasks` and `reboot`.
+const OF_MANIFESTS: [&str; 3] = ["LISTEN", "TASKS", "TASK_REBOOTS"];
 
 const BOOL: &[&str] = &["true", "false"];
-const SWITCHES: [Switch; 14] = [
+const SWITCHES: [Switch; 16] = [
     Switch {
         key: "cluster",
         path: "cluster",
@@ -93,6 +93,18 @@ const SWITCHES: [Switch; 14] = [
         path: "agent.tunables",
         values: BOOL,
         meaning: "Mounts of the settings vm.*, fs.inotify.* and transparent huge pages, which NodePolicies then may set (docs/node-policies.md)",
+    },
+    Switch {
+        key: "tasks",
+        path: "tasks",
+        values: BOOL,
+        meaning: "Carries out NodeTasks: restart a unit, grow the root disk, capture (docs/node-tasks.md); without it each is refused",
+    },
+    Switch {
+        key: "reboot",
+        path: "reboot",
+        values: BOOL,
+        meaning: "NodeTasks may reboot nodes, too; the controller may then cordon Nodes and evict Pods (docs/node-tasks.md)",
     },
     Switch {
         key: "podMonitors",
@@ -252,6 +264,7 @@ fn values_schema() -> Value {
         "controller": object(json!({
             "enabled": boolean, "settings": of("controller"), "healthRules": { "type": ["object", "string"] }, "nodeSelector": labels, "resources": { "type": "object" },
         })),
+        "tasks": boolean, "reboot": boolean,
         "monitoring": object(json!({
             "podMonitors": boolean, "alerts": boolean, "dashboard": boolean,
             "tlsSecret": text, "clientSecret": text, "labels": labels, "runbooks": text,

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use tests::built::bin_dir;
 
-use super::rendered::{FOLDERS, PILOT, rendered, with_component};
+use super::rendered::{FOLDERS, PILOT, rendered, rendered_overlay, with_component};
 use super::{documents, root};
 
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/build");
@@ -136,6 +136,42 @@ fn chart_and_component_mount_the_same_folders_of_tunables() {
     };
     assert_eq!(mounts("oke-node-agent"), ["/host/proc/sys/net"]);
     assert_eq!(mounts("oke-node-agent-gpu"), ["/host/proc/sys/vm", "/host/proc/sys/fs/inotify", "/host/proc/sys/net"]);
+}
+
+/// Also with an overlay that has variables of its own.
+#[test]
+fn chart_and_components_render_the_same_tasks() {
+    let tasks = "../oke-node-manager/manifests/tasks";
+    for (values, components) in [
+        ("tasks=true", format!("[{tasks}]")),
+        ("tasks=true,reboot=true", format!("[{tasks}, ../oke-node-manager/manifests/reboot]")),
+        ("tasks=true,reboot=true,cluster=self-managed", format!("[{tasks}, ../oke-node-manager/manifests/reboot]")),
+    ] {
+        let folder = if values.contains("self-managed") { "overlays/self-managed" } else { "base" };
+        let overlay = format!("resources: [../oke-node-manager/manifests/{folder}]\ncomponents: {components}\n");
+        let (chart, kustomize) =
+            (objects(&template(&["--set", values]).unwrap()), objects(&rendered_overlay(&overlay)));
+        assert!(chart.keys().eq(kustomize.keys()), "{values}: {:?} {:?}", chart.keys(), kustomize.keys());
+        for (name, object) in &kustomize {
+            assert_eq!(chart[name], *object, "{values}: {name:?}");
+        }
+        let env =
+            &named(&chart, "Deployment", "oke-node-controller")["spec"]["template"]["spec"]["containers"][0]["env"];
+        let is_on = |key: &str| env.as_array().unwrap().contains(&json!({ "name": key, "value": "on" }));
+        assert_eq!((is_on("TASKS"), is_on("TASK_REBOOTS")), (true, values.contains("reboot")));
+    }
+    let without = template(&[]).unwrap();
+    assert!(
+        !without.contains("oke-node-tasks") && !without.contains("name: oke-node-task-admin"),
+        "neither namespace nor role"
+    );
+    assert!(!without.contains("pods/eviction") || !without.contains("name: oke-node-controller-reboot"));
+    let refused = template(&["--set", "reboot=true"]).unwrap_err();
+    assert!(refused.contains("reboot needs tasks"), "{refused}");
+    let addon = template(&["--set-string", "configurations[0].key=tasks,configurations[0].value=true"]).unwrap();
+    assert!(addon.contains("name: oke-node-task-admin"));
+    let twice = template(&["--set", "tasks=true,controller.settings.TASKS=off"]).unwrap_err();
+    assert!(twice.contains("TASKS"), "{twice}");
 }
 
 /// A pool's file has no setting in either; kustomize's strategic merge moves a patched volume to the front.

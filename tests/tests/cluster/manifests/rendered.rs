@@ -189,7 +189,7 @@ fn every_folder_of_overlays_is_tried() {
 }
 
 /// An operator's own overlay, in a folder with files of settings. `../oke-node-manager` is this checkout.
-fn rendered_overlay(overlay: &str) -> String {
+pub(super) fn rendered_overlay(overlay: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().canonicalize().unwrap();
     // kustomize takes relative paths only.

@@ -1,4 +1,4 @@
-//! The commands of docs/tutorial.md, docs/pilot.md, docs/upgrade.md and docs/node-policies.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
+//! The commands of docs/tutorial.md, docs/pilot.md, docs/upgrade.md, docs/node-policies.md and docs/node-tasks.md, run one by one. An API server without kubelets runs no pod: in place of `rollout status` and
 //! `exec`, the object must exist, and the program must know its arguments.
 
 use std::fs;
@@ -144,6 +144,30 @@ fn each_command_of_the_node_policies_page_works() {
             None => run(&cluster, &unindented(command)),
         }
     }
+}
+
+/// Without a controller: the chart, roles, objects and the switch are real, and the commands create real tasks. `make e2e` has the actions.
+#[test]
+fn each_command_of_the_node_tasks_page_works() {
+    let cluster = Cluster::start();
+    run(&cluster, "kubectl apply -f - <<END\napiVersion: v1\nkind: Node\nmetadata: {name: 10.0.0.2}\nEND");
+    let commands = commands(&page("node-tasks.md"));
+    assert!(commands.len() > 12, "{commands:?}");
+    let program = bin_dir().join("kubectl-oke_node").display().to_string();
+    for command in &commands {
+        match command.strip_prefix("kubectl oke-node ") {
+            Some(arguments) => run(&cluster, &format!("{program} {arguments}")),
+            // The controller finishes it; the admission policy applies a moment after the chart.
+            None => run(&cluster, &command.replace(" wait --for=condition=Complete --timeout=1h ", " get ")),
+        }
+        if command.contains("--no-wait") {
+            run(
+                &cluster,
+                "kubectl get nodetasks -o name | grep -c . && kubectl get nodetasks -o yaml | grep created-by",
+            );
+        }
+    }
+    run(&cluster, "test $(kubectl get nodetasks -o name | wc -l) = 0");
 }
 
 /// A here-document of a list's item, whose lines are indented by its width.

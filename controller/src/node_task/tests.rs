@@ -1,0 +1,5 @@
+//! Tasks on a simulated cluster.
+
+mod ends;
+mod fleet;
+mod world;

@@ -1,0 +1,140 @@
+//! Tasks that do nothing, end early, or are deleted.
+
+use api::NodeTaskStatus;
+use api::node_task::TaskState;
+use serde_json::json;
+
+use super::world::{Cluster, at, selecting};
+use crate::node_task::action::EnabledActions;
+use crate::node_task::memory::Memory;
+
+fn single() -> serde_json::Value {
+    json!({ "node": "10.0.0.1", "action": { "restartUnit": { "unit": "crio.service" } } })
+}
+
+fn end(cluster: &Cluster) -> (Option<TaskState>, String) {
+    let status = cluster.status();
+    (status.state, status.reason)
+}
+
+#[test]
+fn task_that_is_not_enabled_is_refused_with_the_key() {
+    let mut cluster = Cluster::new(3, single());
+    cluster.enabled = EnabledActions::default();
+    cluster.run(3);
+    assert_eq!(end(&cluster), (Some(TaskState::Refused), "NotEnabled".to_owned()));
+    assert!(cluster.status().message.contains("tasks") && cluster.task.metadata.finalizers.is_none());
+    let mut cluster = Cluster::new(3, json!({ "node": "10.0.0.1", "action": { "reboot": {} } }));
+    cluster.enabled = EnabledActions { is_any: true, is_reboot: false };
+    cluster.run(3);
+    assert!(cluster.status().message.contains("reboot"), "{}", cluster.status().message);
+    assert_eq!(end(&cluster).1, "NotEnabled");
+}
+
+#[test]
+fn task_without_a_node_is_refused() {
+    let none = selecting(json!({ "nodeSelector": { "matchLabels": { "pool": "db" } } }));
+    for spec in [none, json!({ "node": "gone", "action": { "growRootDisk": {} } })] {
+        let mut cluster = Cluster::new(3, spec);
+        cluster.run(3);
+        assert_eq!(end(&cluster), (Some(TaskState::Refused), "NoNodes".to_owned()));
+    }
+}
+
+#[test]
+fn task_that_did_not_begin_within_a_day_fails() {
+    let mut cluster = Cluster::new(3, single());
+    cluster.now = at(86_400);
+    cluster.run(1);
+    assert_eq!(end(&cluster), (Some(TaskState::Failed), "Outdated".to_owned()), "no controller ran");
+    let mut cluster = Cluster::new(3, single());
+    cluster.stopped = Some("an incident");
+    cluster.run(3);
+    assert_eq!(end(&cluster).0, Some(TaskState::Stopped));
+    cluster.now = at(86_401);
+    cluster.stopped = None;
+    cluster.run(10);
+    assert_eq!(end(&cluster), (Some(TaskState::Failed), "Outdated".to_owned()));
+    assert!(cluster.created.is_empty());
+}
+
+#[test]
+fn node_that_takes_too_long_fails_with_what_it_waited_for() {
+    let mut cluster = Cluster::new(3, single());
+    cluster.hanging = ["10.0.0.1".to_owned()].into();
+    cluster.run(300);
+    let status = cluster.status();
+    assert_eq!(end(&cluster), (Some(TaskState::Failed), "DeadlineExceeded".to_owned()));
+    assert_eq!(status.message, "Operating: its Pod runs");
+    assert!(cluster.pods.is_empty() && status.conditions[0].kind == "Failed");
+}
+
+#[test]
+fn deleted_task_is_undone_before_it_goes() {
+    let mut cluster = Cluster::new(3, single());
+    cluster.hanging = ["10.0.0.1".to_owned()].into();
+    cluster.run(6);
+    assert!(!cluster.pods.is_empty());
+    cluster.delete();
+    // A new leader has undone nothing yet.
+    cluster.step_once();
+    assert!(!cluster.is_gone && cluster.task.metadata.finalizers.is_some());
+    cluster.run(5);
+    assert!(cluster.is_gone && cluster.pods.is_empty());
+    assert_eq!(cluster.created["10.0.0.1"], 1);
+}
+
+#[test]
+fn status_of_another_program_repeats_no_action() {
+    for status in [
+        json!({ "state": "Running", "startTime": "2026-11-29T00:00:00Z" }),
+        json!({ "state": "Running", "cursor": 7, "startTime": "2026-11-29T00:00:00Z" }),
+        json!({ "state": "Running", "cursor": "10.0.0.1", "running": [{ "node": 7 }] }),
+        json!({ "state": "Moon" }),
+        json!({ "cursor": "10.0.0.1" }),
+    ] {
+        let mut cluster = Cluster::new(3, single());
+        cluster.write_status(status.clone());
+        cluster.run(10);
+        assert_eq!(end(&cluster), (Some(TaskState::Refused), "Unreadable".to_owned()), "{status}");
+        assert!(cluster.created.is_empty());
+    }
+}
+
+#[test]
+fn single_node_that_was_created_again_is_not_touched() {
+    let mut cluster = Cluster::new(3, single());
+    cluster.stopped = Some("an incident");
+    cluster.run(3);
+    cluster.nodes[1].uid = Some("another".to_owned());
+    cluster.stopped = None;
+    cluster.run(10);
+    assert_eq!(end(&cluster), (Some(TaskState::Failed), "Replaced".to_owned()));
+    assert!(cluster.created.is_empty());
+}
+
+/// A leader that was paused keeps nothing of what it wrote before another leader did.
+#[test]
+fn status_of_another_leader_counts_before_the_own_one() {
+    let object = |version: &str, cursor: &str| -> api::NodeTask {
+        let metadata = json!({ "name": "t", "uid": "u", "resourceVersion": version });
+        serde_json::from_value(
+            json!({ "metadata": metadata, "spec": single(), "status": { "state": "Running", "cursor": cursor } }),
+        )
+        .unwrap()
+    };
+    let mut memory = Memory::default();
+    let own = NodeTaskStatus { cursor: "own".to_owned(), ..NodeTaskStatus::default() };
+    memory.note_written(&object("5", ""), own, Some("9".to_owned()));
+    let cursor = |memory: &Memory, object: &api::NodeTask| {
+        memory.status(object).map(|status| status.unwrap().cursor.clone()).ok()
+    };
+    assert_eq!(cursor(&memory, &object("5", "old")).as_deref(), Some("own"));
+    assert_eq!(cursor(&memory, &object("8", "late event")).as_deref(), Some("own"), "the watch is behind");
+    assert_eq!(memory.version(&object("8", "")).as_deref(), Some("9"));
+    assert_eq!(cursor(&memory, &object("12", "other")).as_deref(), Some("other"), "another leader wrote");
+    assert_eq!(memory.version(&object("12", "")).as_deref(), Some("12"));
+    memory.note_conflict(&object("12", ""));
+    assert_eq!(cursor(&memory, &object("12", "other")), None);
+    assert_eq!(cursor(&memory, &object("13", "newer")).as_deref(), Some("newer"));
+}
