@@ -80,7 +80,7 @@ mod tests {
         let harmless = [ItemState::NotGranted, ItemState::Reverted, ItemState::Drifted].map(|state| item("p2", state));
         assert_eq!(states(&harmless, Some(&done)), [Applied; 3]);
         assert_eq!(states(&[item("p0", ItemState::Failed)], None), [Failed, Applying, Applied]);
-        let links = LinkOutcome { reports: vec![item("p1", ItemState::Unconfirmed)], in_sync: 0 };
+        let links = LinkOutcome { reports: vec![item("p1", ItemState::Unconfirmed)], ..LinkOutcome::default() };
         assert_eq!(states(&[], Some(&links)), [Applied, Unconfirmed, Applied]);
         let outcome = Outcome { on_trial: ["p0".to_owned()].into(), ..Outcome::default() };
         assert_eq!(answer(&sent, &outcome, Some(&done)).policies[0].state, Applying, "until the leader confirms it");

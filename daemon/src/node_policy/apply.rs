@@ -60,6 +60,8 @@ pub(super) struct Outcome {
     pub(super) reports: Vec<ItemReport>,
     pub(super) in_sync: u32,
     pub(super) changes: Vec<AppliedChange>,
+    /// Earlier values that could not be restored, and why.
+    pub(super) unrestored: Vec<String>,
     /// The policies with values on trial, by name.
     pub(super) on_trial: BTreeSet<String>,
     /// Why the record of earlier values, or the proofs, cannot be read or written.
@@ -168,8 +170,8 @@ impl Applier {
 
     fn carry_out(&mut self, pass: &mut Pass<'_>, planned: Plan) {
         let notes = self.notes(pass, &planned);
-        let Plan { steps, in_sync, compared, stopped, forget, reports } = planned;
-        pass.outcome.reports = reports;
+        let Plan { steps, in_sync, compared, stopped, forget, unrestored, reports } = planned;
+        (pass.outcome.reports, pass.outcome.unrestored) = (reports, unrestored);
         pass.outcome.in_sync = compared + u32::try_from(in_sync.len()).unwrap_or(u32::MAX);
         for (item, desired) in in_sync {
             self.history.note_in_sync(&item, &desired.value);

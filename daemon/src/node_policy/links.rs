@@ -27,11 +27,11 @@ use ipam::BootId;
 use netlink::Sysctls;
 use resident::logging::chain;
 use tunables::links::choose;
-use tunables::{Item, ItemReport, ItemState, LinkOption, NodeDocument, link_keys};
+use tunables::{Item, ItemReport, ItemState, LinkOption, NodeDocument};
 
 use super::contact::LeaderContact;
 use super::history::History;
-use super::plan::{Facts, Step, StepKind, report};
+use super::plan::{Facts, Step, StepKind, report, unrestored};
 use super::resolve::Resolved;
 use super::sysctls::Observed;
 use super::writers::likely_writer;
@@ -90,6 +90,8 @@ pub(super) struct LinkOutcome {
     pub(super) reports: Vec<ItemReport>,
     /// How many are.
     pub(super) in_sync: u32,
+    /// Earlier values that could not be restored, and why.
+    pub(super) unrestored: Vec<String>,
 }
 
 /// Whether a change of a link is in progress, or was left by an agent that was killed.
@@ -126,12 +128,15 @@ impl LinkApplier {
     }
 
     /// Restores an unfinished change, of an earlier agent or one that could not be undone yet: before everything else, also
-    /// without a document. Returns whether none is left.
-    pub(super) fn recover(&mut self) -> bool {
+    /// without a document. An error says what is left of it.
+    pub(super) fn recover(&mut self) -> Result<(), String> {
         if let Err(error) = self.journal.read() {
             tracing::warn!(event = "policy.journal_unreadable", error = chain(&error));
+            if !self.journal.is_read() {
+                return Err(chain(&error));
+            }
         }
-        let Some(change) = &self.journal.content.unfinished else { return self.journal.is_read() };
+        let Some(change) = &self.journal.content.unfinished else { return Ok(()) };
         let items: Vec<&str> = change.steps.iter().map(|step| &*step.item).collect();
         tracing::warn!(event = "policy.link_recovered", items = items.join(" "), "a change of a link was not finished");
         let message = "the agent ended before the change was confirmed".to_owned();
@@ -146,15 +151,17 @@ impl LinkApplier {
         if !failures.is_empty() {
             tracing::warn!(event = "policy.link_not_restored", failures);
         }
-        self.journal.content.unfinished.is_none()
+        if self.journal.content.unfinished.is_none() { Ok(()) } else { Err(failures) }
     }
 
     /// Brings links in sync with a document, also with one that names none. It may wait for minutes: it has a thread of its own.
-    /// Nothing while it is unknown which links the node has, or if the agent ends.
-    pub(super) fn apply(&mut self, context: &LinkContext) -> Option<LinkOutcome> {
-        if !self.recover() {
-            return None;
-        }
+    /// Nothing while it is unknown which links the node has, or if the agent ends. An error as from [`Self::recover`].
+    pub(super) fn apply(&mut self, context: &LinkContext) -> Result<Option<LinkOutcome>, String> {
+        self.recover()?;
+        Ok(self.compare(context))
+    }
+
+    fn compare(&mut self, context: &LinkContext) -> Option<LinkOutcome> {
         let notes = policy_settings(&self.settings.data_dir, &self.boot).unwrap_or_default();
         let mut notes: Vec<PolicySetting> = notes.into_iter().filter(|it| it.key.starts_with("link/")).collect();
         if context.document.links.is_empty() && notes.is_empty() {
@@ -176,7 +183,7 @@ impl LinkApplier {
         let resolved = plan::resolve(&context.document, choose(&context.document, &facts));
         let (planned, now) = (self.plan(context, &resolved, &links, &notes), Instant::now());
         let mut outcome = self.note(context, &resolved, planned.rest, &notes);
-        self.restore(planned.restores, now);
+        outcome.unrestored.extend(self.restore(planned.restores, now));
         let mut is_whole = unknown.is_empty();
         for (name, change) in planned.changes {
             let found = links.iter().find(|it| it.facts.name == name);
@@ -222,7 +229,7 @@ impl LinkApplier {
         let observed = items.filter_map(|item| Some((item.clone(), self.observe(item, resolved)?))).collect();
         let macs: BTreeMap<String, Option<String>> =
             links.iter().map(|it| (it.facts.name.clone(), identity(&it.link))).collect();
-        let owned = record.keys().filter(|item| is_of_agent(item, links)).cloned().collect();
+        let owned = record.keys().filter(|item| observed::is_of_agent(item, links)).cloned().collect();
         let has_leader = self.undone_at.is_none_or(|at| context.contact.last().is_some_and(|last| last.accepted > at));
         let history = LinkHistory { journal: &self.journal.content, macs: &macs, has_leader, owned: &owned };
         let (document, now) = (&*context.document, Instant::now());
@@ -261,7 +268,7 @@ impl LinkApplier {
         let known = |item: &Item| notes.iter().any(|note| note.key == item.to_string());
         self.history.retain(|item| resolved.apply.contains_key(item) || known(item));
         let in_sync = planned.compared + u32::try_from(planned.in_sync.len()).unwrap_or(u32::MAX);
-        let mut outcome = LinkOutcome { reports: planned.reports, in_sync };
+        let mut outcome = LinkOutcome { reports: planned.reports, in_sync, unrestored: planned.unrestored };
         let mut moved = Vec::new();
         for (item, desired) in planned.in_sync {
             self.history.note_in_sync(&item, &desired.value);
@@ -290,9 +297,9 @@ impl LinkApplier {
         outcome
     }
 
-    /// Gives links the values back that they had before policies. These worked, so nothing is probed.
-    fn restore(&mut self, steps: Vec<Step>, now: Instant) {
-        let mut restored = Vec::new();
+    /// Gives links the values back that they had before policies. These worked, so nothing is probed. Returns what failed.
+    fn restore(&mut self, steps: Vec<Step>, now: Instant) -> Vec<String> {
+        let (mut restored, mut failed) = (Vec::new(), Vec::new());
         for step in steps {
             let Ok((link, option)) = parts(&step.item) else { continue };
             match write_link_option(&link, option, &step.to, &self.sysctls) {
@@ -303,6 +310,7 @@ impl LinkApplier {
                 Err(error) => {
                     let error = chain(&error);
                     tracing::warn!(event = "policy.link_not_restored", item = %step.item, error);
+                    failed.push(unrestored(&step.item, &step.to, &error));
                     self.history.note_refused(&step.item, &step.to, &error, now);
                 }
             }
@@ -310,6 +318,7 @@ impl LinkApplier {
         if let Err(error) = forget_policy_settings(&self.settings.data_dir, &self.boot, &restored) {
             tracing::warn!(event = "policy.link_not_recorded", error = chain(&error));
         }
+        failed
     }
 
     fn conclude(&mut self, ended: Ended, outcome: &mut LinkOutcome) {
@@ -332,15 +341,4 @@ impl LinkApplier {
         }
         outcome.reports.extend(ended.reports);
     }
-}
-
-/// Whether the agent itself sets an option now: the link has become a VNIC's.
-fn is_of_agent(item: &Item, links: &[ObservedLink]) -> bool {
-    let Item::Link { link, option } = item else { return false };
-    let facts = links.iter().map(|it| &it.facts).find(|facts| facts.name == *link);
-    facts.is_some_and(|facts| match option {
-        LinkOption::Mtu => facts.has_mtu_of_vnic,
-        LinkOption::Sysctl(key) => facts.is_configured && link_keys::is_configured(key),
-        _ => false,
-    })
 }

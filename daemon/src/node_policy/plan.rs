@@ -85,6 +85,8 @@ pub(super) struct Plan {
     pub(super) stopped: Vec<(Item, String)>,
     /// Items whose notes are void.
     pub(super) forget: Vec<Item>,
+    /// Earlier values that no policy replaces any more, and that cannot be restored now.
+    pub(super) unrestored: Vec<String>,
     pub(super) reports: Vec<ItemReport>,
 }
 
@@ -108,7 +110,8 @@ pub(super) fn plan(facts: Facts<'_>) -> Plan {
             match restored {
                 Restored::Step(step) => plan.steps.push(step),
                 Restored::Forget => plan.forget.push(item.clone()),
-                Restored::Later => {}
+                Restored::Later(error) => plan.unrestored.push(unrestored(item, &setting.before, &error)),
+                Restored::LinkGone => {}
             }
         }
     }
@@ -188,8 +191,10 @@ fn permission(facts: Facts<'_>, item: &Item, desired: &DesiredValue) -> Permissi
 enum Restored {
     Step(Step),
     Forget,
-    /// It cannot be restored now.
-    Later,
+    /// It cannot be restored now, and why.
+    Later(String),
+    /// It has no value without its link.
+    LinkGone,
 }
 
 /// What becomes of a noted item that no policy requires any more; `None` if one does.
@@ -214,7 +219,9 @@ fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Resto
     let current = match facts.observed.get(item) {
         Some(Observed::Value(current)) => current,
         Some(Observed::Unsupported) => return Some(Restored::Forget),
-        _ => return Some(Restored::Later),
+        Some(Observed::NotGranted) => return Some(Restored::Later(not_granted(item))),
+        Some(Observed::Unreadable(error)) => return Some(Restored::Later(error.clone())),
+        None => return Some(Restored::LinkGone),
     };
     // While a change is not confirmed, the kernel may have rounded the value, and the note does not have that yet.
     let is_ours = is_same(current, &noted.set) || noted.mark.previous.is_some();
@@ -229,8 +236,14 @@ fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Resto
             to: noted.before.clone(),
             kind: StepKind::Restore,
         })),
-        _ => Some(Restored::Later),
+        Attempt::Backoff(error, _) => Some(Restored::Later(error)),
+        Attempt::Wait | Attempt::Stop(_) => Some(Restored::Later("another program changes it".to_owned())),
     }
+}
+
+/// Why an earlier value is not restored.
+pub(super) fn unrestored(item: &Item, before: &str, error: &str) -> String {
+    format!("{item} to {before}: {error}")
 }
 
 /// A report about an item.

@@ -41,7 +41,7 @@ pub(crate) struct PolicySurroundings {
     pub(crate) boot: BootId,
     pub(crate) facts: watch::Receiver<NodeFacts>,
     pub(crate) policies: Arc<NodePolicies>,
-    /// Gets what is wrong with the files, or nothing.
+    /// Gets what is wrong with the files and what could not be restored, or nothing.
     pub(crate) report: Box<dyn Fn(Vec<Condition>)>,
     /// Gets each change: what was done, and whether it succeeded.
     pub(crate) count_change: Box<dyn Fn(&'static str, bool)>,
@@ -79,6 +79,7 @@ struct Task {
     /// Whether links are compared next time, too.
     is_full: bool,
     links: LinkThread,
+    failed_files: Vec<Condition>,
 }
 
 struct Compared {
@@ -86,13 +87,17 @@ struct Compared {
     outcome: Outcome,
 }
 
+type LinkResult = Result<Option<LinkOutcome>, String>;
+
 /// The thread that changes links.
 #[derive(Default)]
 struct LinkThread {
-    running: Option<JoinHandle<Option<LinkOutcome>>>,
+    running: Option<JoinHandle<LinkResult>>,
     /// The number of the document that it works on, or worked on last.
     number: u64,
     outcome: Option<LinkOutcome>,
+    /// What is left of an unfinished change.
+    unfinished: Option<String>,
     /// Whether links are to be compared again when it ends.
     is_due: bool,
     stop: StopFlag,
@@ -100,8 +105,9 @@ struct LinkThread {
 
 impl LinkThread {
     /// Takes an outcome. Without one, the last of the same document holds.
-    fn keep(&mut self, outcome: Option<LinkOutcome>) {
-        self.outcome = outcome.or(self.outcome.take());
+    fn keep(&mut self, result: LinkResult) {
+        self.unfinished = result.as_ref().err().cloned();
+        self.outcome = result.ok().flatten().or(self.outcome.take());
     }
 }
 
@@ -121,6 +127,7 @@ impl Task {
             compared: None,
             is_full: true,
             links: LinkThread::default(),
+            failed_files: Vec::new(),
             surroundings,
         }
     }
@@ -138,9 +145,10 @@ impl Task {
         Ok(())
     }
 
-    async fn recover_links(&self) -> Result<(), JoinError> {
+    async fn recover_links(&mut self) -> Result<(), JoinError> {
         let links = self.link_applier.clone();
-        spawn_blocking(move || lock(&links).recover()).await.map(drop)
+        self.links.unfinished = spawn_blocking(move || lock(&links).recover()).await?.err();
+        Ok(())
     }
 
     /// Compares everything with the document, and answers.
@@ -176,9 +184,20 @@ impl Task {
         };
         let failed = |file: &str, error: String| Condition::degraded(Reason::StateFailed, error).about(file);
         let store_error = store_error.map(|error| failed(vcn::NODE_POLICY_FILE, error));
-        let record_error = record_error.map(|error| failed("sysctls.json", error));
-        (self.surroundings.report)(store_error.into_iter().chain(record_error).collect());
+        self.failed_files = store_error.into_iter().collect();
+        self.failed_files.extend(record_error.map(|error| failed("sysctls.json", error)));
+        self.report();
         Ok(())
+    }
+
+    /// Reports what is wrong with the files, and earlier values that could not be restored: no policy names these any more.
+    fn report(&self) {
+        let of_kernel = self.compared.iter().flat_map(|compared| &compared.outcome.unrestored);
+        let of_links = self.links.outcome.iter().flat_map(|links| &links.unrestored).chain(&self.links.unfinished);
+        let unrestored: Vec<&str> = of_kernel.chain(of_links).map(String::as_str).collect();
+        let condition = || Condition::degraded(Reason::SettingNotRestored, unrestored.join("; "));
+        let unrestored = (!unrestored.is_empty()).then(condition);
+        (self.surroundings.report)(self.failed_files.iter().cloned().chain(unrestored).collect());
     }
 
     /// Takes the document of an earlier agent, if it is of this machine. Returns why it cannot be read.
@@ -230,10 +249,15 @@ impl Task {
     /// Waits for the thread that changes links.
     async fn finish_links(&mut self) -> Result<(), JoinError> {
         let outcome = finished(&mut self.links.running).await?;
-        self.links.keep(outcome);
+        self.finish(outcome);
+        Ok(())
+    }
+
+    fn finish(&mut self, links: LinkResult) {
+        self.links.keep(links);
         self.start_links(Occasion::Running);
         self.publish();
-        Ok(())
+        self.report();
     }
 
     /// Waits until something is to be compared.
@@ -251,11 +275,7 @@ impl Task {
                     self.is_full = true;
                     return Ok(());
                 }
-                outcome = finished(&mut self.links.running) => {
-                    self.links.keep(outcome?);
-                    self.start_links(Occasion::Running);
-                    self.publish();
-                }
+                outcome = finished(&mut self.links.running) => self.finish(outcome?),
             }
         }
     }
@@ -286,7 +306,7 @@ fn named_keys(document: &NodeDocument) -> BTreeSet<String> {
 }
 
 /// The result of a thread, when it ends; never if none runs.
-async fn finished(running: &mut Option<JoinHandle<Option<LinkOutcome>>>) -> Result<Option<LinkOutcome>, JoinError> {
+async fn finished(running: &mut Option<JoinHandle<LinkResult>>) -> Result<LinkResult, JoinError> {
     match running {
         Some(handle) => {
             let outcome = handle.await;

@@ -197,6 +197,33 @@ fn values_outlive_the_agent_and_are_there_when_the_next_is_ready() {
     assert_eq!(node.sysctl(BACKLOG), before);
 }
 
+/// No policy names the value any more, so no policy's status does.
+#[test]
+fn restore_that_fails_is_a_condition_until_it_succeeds() {
+    let node = Node::with_pods();
+    let leader = Leader::new(&node);
+    let (limits, limit) = (node.path("netfilter"), node.path("netfilter/nf_conntrack_max"));
+    fs::create_dir(&limits).unwrap();
+    fs::write(&limit, "32768\n").unwrap();
+    let container = node.container().with_volume(&limits, "/host/proc/sys/net/netfilter".as_ref());
+    let agent = leader.start(container, &[]);
+    node.wait_ready(&agent);
+    leader.send(&agent, &document("a", "apply", &[("net.netfilter.nf_conntrack_max", "65536")]));
+    leader.wait_confirmed(&agent);
+    // Neither read nor written.
+    fs::remove_file(&limit).unwrap();
+    fs::create_dir(&limit).unwrap();
+    leader.send(&agent, &document("b", "", &[]));
+    node.wait_conditions(&agent, &["SettingNotRestored"]);
+    let text = node.get("/readyz").1;
+    assert!(text.contains("net.netfilter.nf_conntrack_max to 32768: "), "{text}");
+    fs::remove_dir(&limit).unwrap();
+    fs::write(&limit, "65536\n").unwrap();
+    leader.send(&agent, &document("c", "", &[]));
+    node.wait_conditions(&agent, &[]);
+    assert_eq!(fs::read_to_string(&limit).unwrap().trim(), "32768");
+}
+
 #[test]
 fn value_of_another_program_is_set_back_when_links_change() {
     let node = Node::with_pods();

@@ -6,7 +6,7 @@ use tunables::value::is_same;
 use tunables::{Item, ItemReport, ItemState};
 
 use super::{AppliedChange, Applier, Outcome, Pass, counterpart, mark};
-use crate::node_policy::plan::{Step, StepKind, not_granted, report};
+use crate::node_policy::plan::{Step, StepKind, not_granted, report, unrestored};
 use crate::node_policy::sysctls::{Observed, WriteError, record_key};
 
 /// What became of a write.
@@ -145,6 +145,7 @@ impl Applier {
                 Ok(()) => "the kernel has another value".to_owned(),
             };
             tracing::warn!(event = "policy.not_restored", %item, from, to, error);
+            outcome.unrestored.push(unrestored(item, to, &error));
             self.history.note_refused(item, to, &error, *now);
         }
         restored

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use netlink::{Address, Link, Socket};
 use tunables::links::LinkFacts;
+use tunables::{Item, LinkOption, link_keys};
 use vcn::Vnic;
 
 use super::boot_target::{self, is_on};
@@ -69,4 +70,15 @@ fn describe(link: &Link, vnics: &[Vnic]) -> ObservedLink {
         leads_to_boot_disk: false,
     };
     ObservedLink { link: link.clone(), facts }
+}
+
+/// Whether the agent itself sets an option now: the link has become a VNIC's.
+pub(super) fn is_of_agent(item: &Item, links: &[ObservedLink]) -> bool {
+    let Item::Link { link, option } = item else { return false };
+    let facts = links.iter().map(|it| &it.facts).find(|facts| facts.name == *link);
+    facts.is_some_and(|facts| match option {
+        LinkOption::Mtu => facts.has_mtu_of_vnic,
+        LinkOption::Sysctl(key) => facts.is_configured && link_keys::is_configured(key),
+        _ => false,
+    })
 }
