@@ -1,6 +1,7 @@
 //! The operations of NodeTasks on units of systemd: what the Pod of a task runs, once, as root without capabilities. It reaches
 //! systemd through the system bus, and leaves a report in its container's termination message. The resident agent never does this.
 
+mod files;
 mod grow;
 mod restart;
 mod shell;
@@ -44,6 +45,7 @@ async fn report(operation: &Operation, bus: &Path) -> OperationReport {
     let result = match operation {
         Operation::RestartUnit { unit } => restart::restart(&systemd, unit.as_str()).await,
         Operation::GrowRootDisk => grow::grow(&systemd).await,
+        Operation::ApplyFiles(arguments) => files::apply(&systemd, arguments).await,
     };
     result.unwrap_or_else(|failure| OperationReport::new(failure.reason, &failure.message))
 }

@@ -56,6 +56,36 @@ impl Systemd {
         self.manager(&format!("restart {name}"), "RestartUnit", &(name, "replace")).await.map(drop)
     }
 
+    /// Queues a stop of a unit. One that systemd does not know is stopped already.
+    ///
+    /// # Errors
+    /// When systemd refuses or does not answer.
+    pub async fn stop(&self, name: &str) -> Result<()> {
+        match self.manager(&format!("stop {name}"), "StopUnit", &(name, "replace")).await {
+            Err(error) if error.is_unknown_unit() => Ok(()),
+            stopped => stopped.map(drop),
+        }
+    }
+
+    /// Forgets that a unit failed: one that failed too often in a row would not start again.
+    ///
+    /// # Errors
+    /// When systemd refuses or does not answer.
+    pub async fn reset_failed(&self, name: &str) -> Result<()> {
+        match self.manager(&format!("reset the failures of {name}"), "ResetFailedUnit", &name).await {
+            Err(error) if error.is_unknown_unit() => Ok(()),
+            reset => reset.map(drop),
+        }
+    }
+
+    /// Reads the files of all units again.
+    ///
+    /// # Errors
+    /// When systemd refuses or does not answer.
+    pub async fn reload(&self) -> Result<()> {
+        self.manager("read the files of units", "Reload", &()).await.map(drop)
+    }
+
     /// All properties that a unit has in an interface.
     pub(crate) async fn properties(
         &self,

@@ -45,9 +45,17 @@ impl Error {
     /// Whether a unit with the name of a command is there already.
     #[must_use]
     pub fn is_unit_exists(&self) -> bool {
+        self.is_named("org.freedesktop.systemd1.UnitExists")
+    }
+
+    /// Whether systemd does not know the unit of a call.
+    pub(crate) fn is_unknown_unit(&self) -> bool {
+        self.is_named("org.freedesktop.systemd1.NoSuchUnit")
+    }
+
+    fn is_named(&self, expected: &str) -> bool {
         let Self::Call { source, .. } = self else { return false };
-        let zbus::Error::MethodError(name, ..) = &**source else { return false };
-        name.as_str() == "org.freedesktop.systemd1.UnitExists"
+        matches!(&**source, zbus::Error::MethodError(name, ..) if name.as_str() == expected)
     }
 }
 

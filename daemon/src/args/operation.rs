@@ -28,7 +28,7 @@ pub struct OperationArgs {
 }
 
 /// The operations; nothing else can be run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Operation {
     /// Restart a unit; the proof is another invocation that is active for 10 seconds
     RestartUnit {
@@ -38,6 +38,29 @@ pub enum Operation {
     },
     /// Grow the root disk by oci-growfs, and restart the kubelet
     GrowRootDisk,
+    /// Write the host's files of NodePolicies as an order says, and restart their units. If they do not stay active, or the order's hash
+    /// does not appear in the file `confirmed`, the earlier files come back
+    ApplyFiles(FilesArgs),
+}
+
+/// The order, and where the host's files are.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct FilesArgs {
+    /// The order's hash, which the leader names: an order of another hash is refused
+    #[arg(long, value_name = "HASH")]
+    pub sha256: String,
+    /// What the cluster's owner permits
+    #[arg(long, value_name = "GRANT", value_parser = ["hostFiles", "hostCode"])]
+    pub grant: Vec<String>,
+    /// The folder with the host's folders
+    #[arg(long, default_value = "/host", value_name = "FOLDER")]
+    pub root: PathBuf,
+    /// The folder with the order, the record and copies of earlier files; the host must have it under the same path
+    #[arg(long, default_value = "/var/lib/vcn-native/files", value_name = "FOLDER")]
+    pub data: PathBuf,
+    /// The node's memory
+    #[arg(long, default_value = "/proc/meminfo", value_name = "FILE")]
+    pub meminfo: PathBuf,
 }
 
 fn units() -> impl clap::builder::TypedValueParser<Value = NodeUnit> {

@@ -1,0 +1,80 @@
+//! Writes the files of policies on the host: an order, which the agent has, with the hash that the leader named. It runs in a Pod of its
+//! own, as root without capabilities; the agent never writes these files.
+
+mod change;
+mod host;
+mod units;
+
+use std::path::Path;
+
+use api::TaskReason;
+use api::operation::OperationReport;
+use ipam::read_state;
+use systemd::Systemd;
+use tunables::files::order::KubeletFacts;
+use tunables::files::{FileGrant, FileOrder, HostUnit};
+
+use super::Failure;
+use crate::args::FilesArgs;
+use change::{Change, Identity, Outcome, Timing};
+use host::Host;
+use units::SystemdUnits;
+
+/// The file of the order, in the folder of records.
+const ORDER: &str = "order.json";
+
+/// Makes the host's files as an order says.
+pub(super) async fn apply(systemd: &Systemd, arguments: &FilesArgs) -> Result<OperationReport, Failure> {
+    let failed = |message: String| Failure { reason: TaskReason::OperationFailed, message };
+    let host = Host::new(&arguments.root, &arguments.data);
+    let text = read_state(&host.data(ORDER)).map_err(|error| failed(format!("read {ORDER}: {error}")))?;
+    let order = FileOrder::read(&text, &arguments.sha256).map_err(failed)?;
+    let grants: Vec<FileGrant> = arguments.grant.iter().filter_map(|word| FileGrant::from_word(word)).collect();
+    let kubelet = match order.kubelet {
+        Some(_) => facts(systemd, &arguments.meminfo).await?,
+        None => KubeletFacts::default(),
+    };
+    let desired = order.desired(&grants, &kubelet).map_err(failed)?;
+    let (units, timing) = (SystemdUnits(systemd), Timing::default());
+    let change = Change { host: &host, units: &units, timing };
+    let identity = Identity { order: &arguments.sha256, cluster: &order.cluster, instance: order.instance.as_deref() };
+    match change.apply(identity, &desired).await {
+        Outcome::Applied(reports) => {
+            let others: Vec<String> =
+                reports.iter().map(|report| format!("{}: {}", report.path, report.message)).collect();
+            let message = if others.is_empty() { "all files are applied".to_owned() } else { others.join("; ") };
+            Ok(OperationReport::new(TaskReason::Succeeded, &message))
+        }
+        Outcome::RolledBack(why) => Err(failed(format!("rolled back: {why}"))),
+        Outcome::Failed(why) => Err(failed(why)),
+    }
+}
+
+/// The kubelet of this node.
+async fn facts(systemd: &Systemd, meminfo: &Path) -> Result<KubeletFacts, Failure> {
+    let command = systemd.command_line(HostUnit::Kubelet.as_str()).await?;
+    let memory = read_state(meminfo).ok().and_then(|text| memory(&String::from_utf8_lossy(&text)));
+    let unreadable = || Failure { reason: TaskReason::OperationFailed, message: "read the node's memory".to_owned() };
+    Ok(KubeletFacts {
+        start: command.arguments,
+        environment: command.environment,
+        memory: memory.ok_or_else(unreadable)?,
+    })
+}
+
+/// The memory in bytes, from /proc/meminfo.
+fn memory(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_the_total_in_bytes() {
+        assert_eq!(memory("MemFree: 7 kB\nMemTotal:       16384 kB\n"), Some(16 << 20));
+        assert_eq!(memory("MemTotal: x kB\n"), None);
+    }
+}

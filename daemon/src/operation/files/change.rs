@@ -1,0 +1,302 @@
+//! One change of the host's files: the record, the guard, the files, the units, the confirmation; and the way back from any of them.
+//!
+//! ```text
+//!   recover what an earlier run left ─▶ plan ─▶ keep copies ─▶ record ─▶ guard ─▶ files ─▶ reload, restart, prove
+//!                                                                                  └─ any error ─▶ roll back ─▶ end the guard
+//!   ─▶ confirmed ─▶ end the guard ─▶ record
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use ipam::{read_state, write_atomically};
+use tokio::time::{Instant, sleep};
+use tunables::files::guard::{GUARD_DELAY, GUARD_UNIT, GuardCommand, GuardPaths, commands};
+use tunables::files::{
+    DesiredFiles, FilePlan, FileRecord, FileReport, HostUnit, ObservedFile, Original, PendingChange, StepAction, plan,
+};
+
+use super::host::{Copies, Host};
+
+const RECORD: &str = "record.json";
+const MARKER: &str = "restored";
+const CONFIRMATION: &str = "confirmed";
+
+/// Units of the host.
+pub(super) trait Units {
+    /// Lets systemd read its units again.
+    async fn reload(&self) -> Result<(), String>;
+    /// Whether a unit runs here, or should: one that was not started needs no restart, and must not be started by one.
+    async fn is_used(&self, unit: HostUnit) -> Result<bool, String>;
+    /// Restarts a unit, and waits until one new invocation of it is proven to run, at most until a time.
+    async fn restart(&self, unit: HostUnit, until: Instant) -> Result<(), String>;
+    /// Starts a transient unit of these commands.
+    async fn start(&self, name: &str, commands: &[GuardCommand]) -> Result<(), String>;
+    /// Stops a unit, and waits until it does not run.
+    async fn stop(&self, name: &str) -> Result<(), String>;
+}
+
+/// How long the parts take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// The guard acts after this time.
+    pub(super) guard: Duration,
+    /// This much earlier, the change must be confirmed, or is rolled back here.
+    pub(super) margin: Duration,
+    /// Between two reads of the confirmation.
+    pub(super) poll: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { guard: GUARD_DELAY, margin: Duration::from_secs(15), poll: Duration::from_secs(1) }
+    }
+}
+
+/// What became of a change.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Everything that can be is as the policies say.
+    Applied(Vec<FileReport>),
+    /// The change was taken back, now or by an earlier run, and why.
+    RolledBack(String),
+    /// Nothing changed, because of an error.
+    Failed(String),
+}
+
+/// The parts of a change.
+pub(super) struct Change<'a, U> {
+    pub(super) host: &'a Host,
+    pub(super) units: &'a U,
+    pub(super) timing: Timing,
+}
+
+/// Which change, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity<'a> {
+    /// The hash of the order.
+    pub(super) order: &'a str,
+    /// The cluster's uid.
+    pub(super) cluster: &'a str,
+    /// The instance's OCID, if it is known.
+    pub(super) instance: Option<&'a str>,
+}
+
+impl<U: Units> Change<'_, U> {
+    /// Makes the files as the policies say.
+    pub(super) async fn apply(&self, identity: Identity<'_>, desired: &DesiredFiles) -> Outcome {
+        let record = match self.recover(identity).await {
+            Ok(record) => record,
+            Err(error) => return Outcome::Failed(error),
+        };
+        if record.rejected == identity.order {
+            return Outcome::RolledBack("this change was rolled back before".to_owned());
+        }
+        let mut plan = plan(desired, &record, &self.observe(desired, &record));
+        if let Err(error) = self.leave_unused(&mut plan).await {
+            return Outcome::Failed(error);
+        }
+        if plan.is_empty() {
+            return Outcome::Applied(plan.reports);
+        }
+        let begun = record.begin(&plan, identity.order);
+        if let Err(error) = self.prepare(&plan, &begun).await {
+            // No file has changed yet.
+            let undone = self.units.stop(GUARD_UNIT).await.and_then(|()| self.store(&record));
+            return Outcome::Failed(undone.err().map_or(error.clone(), |second| format!("{error}; {second}")));
+        }
+        let until = Instant::now() + self.timing.guard.saturating_sub(self.timing.margin);
+        match self.carry_out(&plan, identity, until).await {
+            Ok(()) => self.confirm(&begun, plan.reports).await,
+            Err(error) => match self.roll_back(&begun).await {
+                Ok(_) => Outcome::RolledBack(error),
+                // The guard is still there.
+                Err(second) => Outcome::RolledBack(format!("{error}; and again: {second}")),
+            },
+        }
+    }
+
+    /// The record, after a change that an earlier run left unconfirmed is taken back.
+    async fn recover(&self, identity: Identity<'_>) -> Result<FileRecord, String> {
+        let record = self.load()?;
+        if !record.is_of(identity.cluster, identity.instance) {
+            // A copied disk, or a new cluster: what was there before is not known any more.
+            return Ok(self.new_record(identity));
+        }
+        let record =
+            FileRecord { instance: identity.instance.map(str::to_owned).or(record.instance.clone()), ..record };
+        match record.pending {
+            Some(_) => self.roll_back(&record).await,
+            None => Ok(record),
+        }
+    }
+
+    /// Units that do not run here read their files when they start.
+    async fn leave_unused(&self, plan: &mut FilePlan) -> Result<(), String> {
+        for unit in plan.restart.clone() {
+            if !self.units.is_used(unit).await? {
+                plan.restart.remove(&unit);
+            }
+        }
+        Ok(())
+    }
+
+    fn new_record(&self, identity: Identity<'_>) -> FileRecord {
+        FileRecord {
+            cluster: identity.cluster.to_owned(),
+            instance: identity.instance.map(str::to_owned),
+            ..FileRecord::default()
+        }
+    }
+
+    fn observe(&self, desired: &DesiredFiles, record: &FileRecord) -> BTreeMap<String, ObservedFile> {
+        let paths = desired.apply.keys().chain(desired.report.keys()).chain(record.files.keys());
+        paths.map(|path| (path.clone(), self.host.observe(path))).collect()
+    }
+
+    /// Keeps copies, stores the record, and starts the guard.
+    async fn prepare(&self, plan: &FilePlan, begun: &FileRecord) -> Result<(), String> {
+        let clean = self.host.forget_pending().and_then(|()| remove_if_any(&self.host.data(MARKER)));
+        clean
+            .and_then(|()| remove_if_any(&self.host.data(CONFIRMATION)))
+            .map_err(|error| failed("clear", "copies", &error))?;
+        for step in &plan.steps {
+            let Some(before) = &step.before else { continue };
+            let keep = |copies| self.host.keep(&step.path, copies).map_err(|error| failed("keep", &step.path, &error));
+            let is_original = matches!(&step.record, Some(record) if record.original == Original::Kept(before.clone()));
+            if is_original && !self.host.has_copy(&step.path, Copies::Originals) {
+                keep(Copies::Originals)?;
+            }
+            if step.action.changes_file() {
+                keep(Copies::Pending)?;
+            }
+        }
+        self.store(begun)?;
+        match &begun.pending {
+            Some(pending) if plan.is_guarded() => self.units.start(GUARD_UNIT, &self.guard(pending)).await,
+            _ => Ok(()),
+        }
+    }
+
+    fn guard(&self, pending: &PendingChange) -> Vec<GuardCommand> {
+        let (copies, marker) = (self.host.copies(Copies::Pending), self.host.data(MARKER));
+        let paths = GuardPaths { copies: &copies.display().to_string(), marker: &marker.display().to_string() };
+        commands(pending, paths, self.timing.guard)
+    }
+
+    async fn carry_out(&self, plan: &FilePlan, identity: Identity<'_>, until: Instant) -> Result<(), String> {
+        for step in &plan.steps {
+            let done = match &step.action {
+                StepAction::Write(file) => self.host.write(&step.path, file.content.as_bytes(), file.mode),
+                StepAction::PutBack(_) => self.host.put_back(&step.path, Copies::Originals),
+                StepAction::Remove => self.host.remove(&step.path),
+                StepAction::Note | StepAction::Forget => Ok(()),
+            };
+            done.map_err(|error| failed("change", &step.path, &error))?;
+        }
+        if plan.reload {
+            self.units.reload().await?;
+        }
+        for unit in &plan.restart {
+            self.units.restart(*unit, until).await?;
+        }
+        if plan.is_guarded() { self.wait_for_confirmation(identity, until).await } else { Ok(()) }
+    }
+
+    /// The agent leaves the order's hash when the leader saw the node Ready after the restart.
+    async fn wait_for_confirmation(&self, identity: Identity<'_>, until: Instant) -> Result<(), String> {
+        let path = self.host.data(CONFIRMATION);
+        while Instant::now() < until {
+            if read_state(&path).is_ok_and(|text| text.trim_ascii() == identity.order.as_bytes()) {
+                return Ok(());
+            }
+            sleep(self.timing.poll).await;
+        }
+        Err("the leader did not confirm in time that the node is Ready".to_owned())
+    }
+
+    async fn confirm(&self, begun: &FileRecord, reports: Vec<FileReport>) -> Outcome {
+        // In this order: with the guard gone, a record that still has the change is rolled back by the next run.
+        let ended = self.units.stop(GUARD_UNIT).await.and_then(|()| match self.host.data(MARKER).exists() {
+            true => Err("the guard put the earlier files back before the confirmation".to_owned()),
+            false => self.store(&begun.confirm()),
+        });
+        if let Err(error) = ended {
+            let second = self.roll_back(begun).await.err();
+            return Outcome::RolledBack(second.map_or(error.clone(), |second| format!("{error}; {second}")));
+        }
+        let pending = begun.pending.iter().flat_map(|pending| pending.records.keys());
+        let mut gone = pending.filter(|path| !begun.files.contains_key(*path));
+        let cleared = gone.try_for_each(|path| self.host.forget(path, Copies::Originals));
+        if let Err(error) = cleared.and_then(|()| self.host.forget_pending()) {
+            tracing::warn!(event = "files.copies", error = error.to_string(), "copies of earlier files are left");
+        }
+        Outcome::Applied(reports)
+    }
+
+    /// Brings back what the changed paths had, and restarts their units. Only when all of it is done, the guard and the record of the
+    /// change end.
+    async fn roll_back(&self, begun: &FileRecord) -> Result<FileRecord, String> {
+        let Some(pending) = &begun.pending else { return Ok(begun.clone()) };
+        for (path, before) in &pending.before {
+            let done = match before {
+                Some(_) => self.host.put_back(path, Copies::Pending),
+                None => self.host.remove(path),
+            };
+            done.map_err(|error| failed("put back", path, &error))?;
+        }
+        if pending.reload {
+            self.units.reload().await?;
+        }
+        // Each unit has its time, also if the change used up its own.
+        let mut problems = Vec::new();
+        for unit in &pending.units {
+            let until = Instant::now() + self.timing.guard.saturating_sub(self.timing.margin);
+            problems.extend(self.units.restart(*unit, until).await.err());
+        }
+        if !problems.is_empty() {
+            // The guard and the next run do the same again.
+            return Err(problems.join("; "));
+        }
+        self.units.stop(GUARD_UNIT).await?;
+        let record = begun.roll_back();
+        self.store(&record).map(|()| record)
+    }
+
+    fn load(&self) -> Result<FileRecord, String> {
+        let path = self.host.data(RECORD);
+        let text = match read_state(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileRecord::default()),
+            read => read.map_err(|error| failed("read", RECORD, &error))?,
+        };
+        // A damaged record is never an empty one: the files of policies would become originals.
+        let record: FileRecord = serde_json::from_slice(&text).map_err(|error| format!("read {RECORD}: {error}"))?;
+        match record.version {
+            tunables::files::record::VERSION => Ok(record),
+            version => Err(format!("read {RECORD}: version {version} is of a later release")),
+        }
+    }
+
+    fn store(&self, record: &FileRecord) -> Result<(), String> {
+        let record = FileRecord { version: tunables::files::record::VERSION, ..record.clone() };
+        let written = serde_json::to_vec(&record).map_err(io::Error::from);
+        let written = written.and_then(|text| write_atomically(&self.host.data(RECORD), &text));
+        written.map_err(|error| failed("write", RECORD, &error))
+    }
+}
+
+fn remove_if_any(path: &std::path::Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn failed(operation: &str, subject: &str, error: &io::Error) -> String {
+    format!("{operation} {subject}: {error}")
+}
+
+#[cfg(test)]
+mod tests;

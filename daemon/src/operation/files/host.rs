@@ -1,0 +1,251 @@
+//! Files of the host, below the folder where this container has them: read, written as a whole, removed. Never through a link.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use ipam::AtomicFile;
+use nix::libc;
+use tunables::files::guard::staged;
+use tunables::files::record::copy_name;
+use tunables::files::{FileState, ObservedFile};
+
+/// The largest file that is kept before a policy's replaces it.
+const KEPT_MAX: u64 = 1 << 20;
+/// The mode of a folder of drop-ins.
+const FOLDER_MODE: u32 = 0o755;
+/// The mode of folders of copies: only root reads what was in a file.
+const COPIES_MODE: u32 = 0o700;
+
+/// The host's folders, and the folder of records and copies.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    root: PathBuf,
+    data: PathBuf,
+    owner: u32,
+}
+
+/// Copies of files.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Copies {
+    /// What was there before any policy.
+    Originals,
+    /// What was there before an unconfirmed change.
+    Pending,
+}
+
+impl Copies {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Originals => "originals",
+            Self::Pending => "pending",
+        }
+    }
+}
+
+impl Host {
+    /// The host below `root`; `data` is the folder of records and copies, which has the same path for the host. Files belong to this
+    /// process's user, which is root.
+    pub(super) fn new(root: &Path, data: &Path) -> Self {
+        Self { root: root.to_owned(), data: data.to_owned(), owner: nix::unistd::geteuid().as_raw() }
+    }
+
+    /// A file in the folder of records.
+    pub(super) fn data(&self, name: &str) -> PathBuf {
+        self.data.join(name)
+    }
+
+    /// The folder of copies.
+    pub(super) fn copies(&self, copies: Copies) -> PathBuf {
+        self.data.join(copies.name())
+    }
+
+    fn copy(&self, copies: Copies, path: &str) -> PathBuf {
+        self.copies(copies).join(copy_name(path))
+    }
+
+    /// Where a path of the host is from here.
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// What is at a path.
+    pub(super) fn observe(&self, path: &str) -> ObservedFile {
+        match self.read(path) {
+            Ok(Some((state, _))) => ObservedFile::Present(state),
+            Ok(None) => ObservedFile::Absent,
+            Err(error) => ObservedFile::Unusable(error.to_string()),
+        }
+    }
+
+    /// Keeps a copy of a file of the host.
+    pub(super) fn keep(&self, path: &str, copies: Copies) -> io::Result<()> {
+        let (state, content) = self.read(path)?.ok_or(io::ErrorKind::NotFound)?;
+        make_folder(&self.copies(copies), COPIES_MODE)?;
+        write(&self.copy(copies, path), &content, state.mode)
+    }
+
+    /// Whether there is a copy of a file.
+    pub(super) fn has_copy(&self, path: &str, copies: Copies) -> bool {
+        self.copy(copies, path).exists()
+    }
+
+    /// Removes a copy, if there is one.
+    pub(super) fn forget(&self, path: &str, copies: Copies) -> io::Result<()> {
+        remove(&self.copy(copies, path))
+    }
+
+    /// Removes all copies of an unconfirmed change.
+    pub(super) fn forget_pending(&self) -> io::Result<()> {
+        match fs::remove_dir_all(self.copies(Copies::Pending)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a file of the host. Readers have the earlier one or the new one.
+    pub(super) fn write(&self, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
+        let target = self.at(path);
+        let folder = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        make_folder(folder, FOLDER_MODE)?;
+        let mut file = AtomicFile::create_as(&target, self.at(&staged(path)), mode)?;
+        file.write_all(content)?;
+        file.commit()
+    }
+
+    /// Writes the copy of a file back, with its mode.
+    pub(super) fn put_back(&self, path: &str, copies: Copies) -> io::Result<()> {
+        let (state, content) = read(&self.copy(copies, path), self.owner)?.ok_or(io::ErrorKind::NotFound)?;
+        self.write(path, &content, state.mode)
+    }
+
+    /// Removes a file of the host, if there is one.
+    pub(super) fn remove(&self, path: &str) -> io::Result<()> {
+        remove(&self.at(path))
+    }
+
+    fn read(&self, path: &str) -> io::Result<Option<(FileState, Vec<u8>)>> {
+        let target = self.at(path);
+        // The container's own files must not be read or written through a link of the host.
+        match target.parent().map(fs::symlink_metadata) {
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Some(Ok(folder)) if !folder.is_dir() => return Err(io::Error::other("its folder is a link")),
+            Some(found) => found.map(drop)?,
+            None => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+        read(&target, self.owner)
+    }
+}
+
+/// Reads a file of this owner and no other name; nothing if there is none.
+fn read(path: &Path, owner: u32) -> io::Result<Option<(FileState, Vec<u8>)>> {
+    let opened = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            return Err(io::Error::other("it is a link, so another program manages it"));
+        }
+        opened => opened?,
+    };
+    let found = file.metadata()?;
+    let refused = |why: &str| Err(io::Error::other(why.to_owned()));
+    if !found.is_file() {
+        return refused("it is not a regular file");
+    }
+    if found.uid() != owner || found.nlink() != 1 {
+        return refused("it belongs to another user than root, or has a second name");
+    }
+    if found.len() > KEPT_MAX {
+        return refused("it has more than 1 MiB");
+    }
+    let mut content = Vec::new();
+    file.take(KEPT_MAX + 1).read_to_end(&mut content)?;
+    let mode = found.permissions().mode() & 0o7777;
+    Ok(Some((FileState::of(&content, mode), content)))
+}
+
+fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let mut file = AtomicFile::create(path, mode)?;
+    file.write_all(content)?;
+    file.commit()
+}
+
+/// Removes a file, on the disk too.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => {
+            removed?;
+            path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        }
+    }
+}
+
+/// Creates a folder whose parent exists, unless it exists.
+fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
+    match DirBuilder::new().mode(mode).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => {
+            created?;
+            folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn host() -> (tempfile::TempDir, Host) {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["host/etc/sysctl.d", "data"] {
+            fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        let host = Host::new(&folder.path().join("host"), &folder.path().join("data"));
+        (folder, host)
+    }
+
+    const PATH: &str = "/etc/sysctl.d/90-web.conf";
+
+    #[test]
+    fn file_is_written_kept_and_put_back_with_its_mode() {
+        let (_folder, host) = host();
+        assert_eq!(host.observe(PATH), ObservedFile::Absent);
+        host.write(PATH, b"old\n", 0o600).unwrap();
+        assert_eq!(host.observe(PATH), ObservedFile::Present(FileState::of(b"old\n", 0o600)));
+        host.keep(PATH, Copies::Originals).unwrap();
+        host.write(PATH, b"new\n", 0o644).unwrap();
+        assert_eq!(host.observe(PATH), ObservedFile::Present(FileState::of(b"new\n", 0o644)));
+        host.put_back(PATH, Copies::Originals).unwrap();
+        assert_eq!(host.observe(PATH), ObservedFile::Present(FileState::of(b"old\n", 0o600)));
+        host.remove(PATH).unwrap();
+        host.remove(PATH).unwrap();
+        assert_eq!(host.observe(PATH), ObservedFile::Absent);
+        assert_eq!(fs::read_dir(host.at("/etc/sysctl.d")).unwrap().count(), 0, "no temporary file is left");
+    }
+
+    #[test]
+    fn new_folder_of_drop_ins_is_created_and_no_other() {
+        let (_folder, host) = host();
+        host.write("/etc/new.d/x.conf", b"x\n", 0o644).unwrap();
+        assert!(host.write("/etc/a/b/x.conf", b"x\n", 0o644).is_err());
+    }
+
+    #[test]
+    fn links_and_files_of_two_names_are_left_alone() {
+        let (folder, host) = host();
+        let outside = folder.path().join("outside.conf");
+        fs::write(&outside, "outside\n").unwrap();
+        symlink(&outside, host.at(PATH)).unwrap();
+        assert!(matches!(host.observe(PATH), ObservedFile::Unusable(why) if why.contains("link")));
+        fs::remove_file(host.at(PATH)).unwrap();
+        fs::hard_link(&outside, host.at(PATH)).unwrap();
+        assert!(matches!(host.observe(PATH), ObservedFile::Unusable(_)));
+        fs::create_dir(folder.path().join("elsewhere")).unwrap();
+        symlink(folder.path().join("elsewhere"), host.at("/etc/linked.d")).unwrap();
+        assert!(matches!(host.observe("/etc/linked.d/x.conf"), ObservedFile::Unusable(_)));
+    }
+}
