@@ -37,8 +37,8 @@ use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::network_test::{AT_ONCE, NetworkTests};
 use crate::node_policy::run::NodePolicies;
-use crate::node_task::TaskContext;
 use crate::node_task::run::TaskRunner;
+use crate::node_task::{Reboots, TaskContext};
 use crate::profile::node_pools::NodePoolReader;
 use crate::profile::profiles::{GRACE, Profiles, ROUND};
 use crate::report::metrics::{FleetCensus, Snapshot};
@@ -77,7 +77,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
-    let leader = LeaderContext { client: patient.clone(), store: store.clone(), metrics: metrics.clone(), events };
+    let leader = LeaderContext::new(&client, &patient, &store, &metrics, events);
     let (budget, oci_host) = (cloud.budget().clone(), cloud.endpoint().host());
     let (profile_tasks, node_pools) = leader.profiles(&cloud);
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
@@ -96,8 +96,8 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let (nodes_read, mut nodes) = watch::channel(false);
     let (profiles_read, mut profiles) = watch::channel(false);
     let all_nodes = nodes.clone();
+    let hand_over = leader.hand_over(&settings, &identity, &node_tasks);
     let operations = node_operations(&leader, &member.namespace, policies, node_tasks, nodes.clone());
-    let hand_over = HandOver::new(&patient, &settings.lease.namespace, store.clone(), identity.clone());
     let watched = worker.clone();
     let working = async {
         all_read([&mut attachments, &mut nodes, &mut profiles]).await?;
@@ -238,6 +238,11 @@ impl LeaderContext {
         }
     }
 
+    fn hand_over(&self, settings: &Settings, identity: &str, tasks: &TaskRunner) -> HandOver {
+        let requested = tasks.context.reboots.hand_over.clone();
+        HandOver::new(&self.client, &settings.lease.namespace, self.store.clone(), identity.to_owned(), requested)
+    }
+
     fn node_tasks(
         &self,
         cloud: &Oci,
@@ -257,6 +262,7 @@ impl LeaderContext {
                 namespace: member.namespace.clone(),
                 identity: settings.lease.identity.clone().unwrap_or_default(),
                 enabled: settings.enabled_actions(),
+                reboots: Arc::new(Reboots::new(self.plain.clone(), settings.oke_repair_taint.clone())),
             },
         }
     }

@@ -11,7 +11,23 @@ use crate::report::metrics::Metrics;
 pub(crate) struct LeaderContext {
     /// The API server, through a client that retries.
     pub(crate) client: Client,
+    /// One that does not retry.
+    pub(crate) plain: Client,
     pub(crate) store: Arc<Store>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Events,
+}
+
+impl LeaderContext {
+    /// `plain` is a client that does not retry.
+    pub(crate) fn new(
+        plain: &Client,
+        client: &Client,
+        store: &Arc<Store>,
+        metrics: &Arc<Metrics>,
+        events: Events,
+    ) -> Self {
+        let (store, metrics) = (store.clone(), metrics.clone());
+        Self { client: client.clone(), plain: plain.clone(), store, metrics, events }
+    }
 }

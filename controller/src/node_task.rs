@@ -10,13 +10,14 @@
 
 #[expect(dead_code, reason = "each action uses a part of it")]
 mod action;
+mod dispatch;
 mod events;
 mod memory;
 mod objects;
 mod plan;
 mod progress;
-#[expect(dead_code, reason = "the action of a reboot carries these plans out")]
 mod reboot;
+mod reboot_state;
 mod results;
 pub(crate) mod run;
 mod selection;
@@ -24,3 +25,4 @@ mod selection;
 mod tests;
 
 pub(crate) use action::{EnabledActions, TaskContext};
+pub(crate) use reboot_state::Reboots;

@@ -55,6 +55,12 @@ pub(crate) struct RebootArgs {
     /// How many minutes the eviction of its pods may take [default: 15]
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u8).range(1..=120))]
     pub drain_minutes: Option<u8>,
+    /// Evict pods with emptyDir volumes, too: the data in them is lost
+    #[arg(long)]
+    pub delete_emptydir_data: bool,
+    /// Evict pods without a controller, too: nothing recreates them
+    #[arg(long)]
+    pub evict_bare_pods: bool,
     /// End at once; `kubectl oke-node task NAME` shows the progress
     #[arg(long)]
     pub no_wait: bool,
@@ -112,7 +118,11 @@ impl GrowArgs {
 
 impl RebootArgs {
     pub(crate) fn request(self) -> TaskRequest {
-        let reboot = Reboot { drain_minutes: self.drain_minutes };
+        let reboot = Reboot {
+            drain_minutes: self.drain_minutes,
+            delete_empty_dir_data: self.delete_emptydir_data,
+            evict_bare_pods: self.evict_bare_pods,
+        };
         let action = TaskAction { reboot: Some(reboot), ..TaskAction::default() };
         let nodes = TaskNodes { no_wait: self.no_wait, output: self.output, ..TaskNodes::default() };
         TaskRequest { action, node: Some(self.node), nodes }

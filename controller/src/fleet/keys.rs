@@ -17,12 +17,11 @@ use resident::logging::chain;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
+use crate::cluster::replicas::LABEL;
 use crate::cluster::request::{params, send};
 use crate::fleet::agents::PodObject;
 use crate::report::metrics::Metrics;
 
-/// The label of the controller's Pods, as in manifests/base/controller.yaml.
-pub(crate) const LABEL: &str = "app.kubernetes.io/name=oke-node-controller";
 /// Between two comparisons of keys and Pods. They change nothing unless a Pod was replaced.
 const ROUND: Duration = Duration::from_mins(10);
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };

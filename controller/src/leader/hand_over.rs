@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt as _};
-use tokio::time::{Instant, sleep};
+use kube::{Api, Client};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
 
-use crate::cluster::request::send;
+use crate::cluster::replicas::{Replica, replicas};
 use crate::cluster::store::{NodeView, Store};
-use crate::fleet::keys::LABEL;
 
 /// Between two checks, which send no request while the own node is fine.
 const ROUND: Duration = Duration::from_secs(5);
@@ -26,6 +25,8 @@ pub(crate) struct HandOver {
     store: Arc<Store>,
     /// The name of this process: the Pod's, in a cluster.
     identity: String,
+    /// Notified when a task is about to reboot the node.
+    requested: Arc<Notify>,
 }
 
 /// What is known since this replica leads.
@@ -37,25 +38,27 @@ struct Tenure {
     own_node: Option<String>,
 }
 
-/// A replica of the controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Replica {
-    pod: String,
-    node: String,
-    is_ready: bool,
-}
-
 impl HandOver {
     /// Of the leader with this name.
-    pub(crate) fn new(client: &Client, namespace: &str, store: Arc<Store>, identity: String) -> Self {
-        Self { pods: Api::namespaced(client.clone(), namespace), store, identity }
+    pub(crate) fn new(
+        client: &Client,
+        namespace: &str,
+        store: Arc<Store>,
+        identity: String,
+        requested: Arc<Notify>,
+    ) -> Self {
+        Self { pods: Api::namespaced(client.clone(), namespace), store, identity, requested }
     }
 
     /// Waits until another replica should lead. All Nodes must be known.
     pub(crate) async fn wait(self) {
         let mut tenure = Tenure { began: Instant::now(), was_fine: false, own_node: None };
         while !self.is_over(&mut tenure).await {
-            sleep(ROUND).await;
+            // A task for NodeTasks checked that another replica is ready.
+            if timeout(ROUND, self.requested.notified()).await.is_ok() {
+                tracing::info!(event = "lease.handed_over", "a NodeTask is about to reboot the node of this replica");
+                return;
+            }
         }
     }
 
@@ -71,7 +74,7 @@ impl HandOver {
             return false;
         }
         // A list that fails is sent again.
-        let Ok(replicas) = self.replicas().await else { return false };
+        let Ok(replicas) = replicas(&self.pods).await else { return false };
         let Some(own) = replicas.iter().find(|replica| replica.pod == self.identity) else {
             // It runs outside the cluster.
             return std::future::pending().await;
@@ -95,11 +98,6 @@ impl HandOver {
     fn is_down(&self, node: &str) -> bool {
         self.store.nodes().named(node).is_some_and(|node| is_unreachable(node))
     }
-
-    async fn replicas(&self) -> anyhow::Result<Vec<Replica>> {
-        let pods = send(self.pods.list(&ListParams::default().labels(LABEL))).await?;
-        Ok(pods.items.iter().map(Replica::of).collect())
-    }
 }
 
 /// Whether no port of a pod on the node can be forwarded. A node without a pod network is not ready either, and reachable.
@@ -110,18 +108,6 @@ fn is_unreachable(node: &NodeView) -> bool {
 impl Tenure {
     fn may_end(&self) -> bool {
         self.was_fine || self.began.elapsed() >= HOLD
-    }
-}
-
-impl Replica {
-    fn of(pod: &Pod) -> Self {
-        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let is_ready = conditions.filter(|one| one.type_ == "Ready").any(|one| one.status == "True");
-        Self {
-            pod: pod.name_any(),
-            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
-            is_ready: is_ready && pod.metadata.deletion_timestamp.is_none(),
-        }
     }
 }
 

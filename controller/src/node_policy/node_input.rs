@@ -1,8 +1,7 @@
 //! A node as the store and the roster have it.
 
 use api::PolicyReason;
-use health::report::Verdict;
-use health::rules::Severity;
+use health::Summary;
 use health::summary::NodePolicyState;
 use tokio::time::Instant;
 use tunables::{AnsweredPolicy, Baseline, ItemState, NodeAnswer, PolicyState};
@@ -87,15 +86,10 @@ impl NodeInput<'_> {
 
     /// Its critical problems.
     fn problems(&self) -> impl Iterator<Item = String> + use<'_> {
-        let checks = match self.agent {
-            AgentFacts::Answered { summary, .. } => summary.checks.as_slice(),
-            AgentFacts::Pending { .. } | AgentFacts::Silent { .. } => &[],
+        let summary = match self.agent {
+            AgentFacts::Answered { summary, .. } => Some(summary),
+            AgentFacts::Pending { .. } | AgentFacts::Silent { .. } => None,
         };
-        let is_critical =
-            |check: &&health::summary::Check| check.verdict == Verdict::Problem && check.severity == Severity::Critical;
-        checks.iter().filter(is_critical).map(|check| match &check.subject {
-            Some(subject) => format!("{}/{subject}", check.name),
-            None => check.name.clone(),
-        })
+        summary.into_iter().flat_map(Summary::critical_problems)
     }
 }

@@ -1,7 +1,6 @@
-//! What the engine calls of an action, for each node on which it runs. Each action is a module with the same four functions.
+//! What the actions of NodeTasks share: what they need, what they see of a node, and what they answer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::node_task::{RunningNode, TaskVerb};
 use api::{NodeTask, TaskReason};
@@ -9,8 +8,8 @@ use channel::Client as ChannelClient;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use oci::Oci;
-use tokio::time::timeout;
 
+use super::reboot_state::Reboots;
 use crate::cluster::events::Events;
 use crate::cluster::store::{NodeView, Store};
 use crate::fleet::roster::AgentView;
@@ -21,8 +20,6 @@ use crate::report::metrics::Metrics;
 pub(crate) const STARTED: &str = "Started";
 /// The step of a node that has its result: what the action left on it is being removed.
 pub(crate) const ENDING: &str = "Ending";
-/// The deadline of one call. Longer work is a step that is observed.
-const LIMIT: Duration = Duration::from_secs(45);
 
 /// What the actions need.
 #[derive(Clone)]
@@ -40,6 +37,8 @@ pub(crate) struct TaskContext {
     pub identity: String,
     /// Which actions are enabled.
     pub enabled: EnabledActions,
+    /// What this leader knows about reboots.
+    pub reboots: Arc<Reboots>,
 }
 
 /// Which actions the cluster's operators enabled.
@@ -61,6 +60,17 @@ pub(crate) struct StepInput {
     pub now: Timestamp,
     /// Whether the stop switch is on. Then no step may begin that has an effect which was not announced.
     pub is_stopped: bool,
+    /// Other tasks that reboot nodes.
+    pub reboots: Vec<OtherReboot>,
+}
+
+/// A node that another task reboots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OtherReboot {
+    /// The task's.
+    pub uid: String,
+    pub node: String,
+    pub step: String,
 }
 
 /// What follows.
@@ -88,42 +98,4 @@ impl StepInput {
     pub(crate) fn verb(&self) -> Option<TaskVerb> {
         self.task.spec.action.verb()
     }
-}
-
-/// Observes a node, and decides what follows; `None` if nothing was learned in time.
-pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<Next> {
-    let is_started = input.running.step == STARTED;
-    if is_started && let Some(version) = input.agent.version_without_tasks() {
-        return Some(Next::Skipped(TaskReason::Unsupported, format!("its agent is of version {version}")));
-    }
-    let deciding = async {
-        // Each action lands with its arm.
-        let _ = context;
-        Next::Failed(TaskReason::Unsupported, "this version of the controller lacks the action".to_owned())
-    };
-    timeout(LIMIT, deciding).await.ok()
-}
-
-/// Carries out the step that is written. A new leader, and each retry, repeats it.
-///
-/// # Errors
-/// When it may not have had its effect.
-pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<(), String> {
-    let applying = async {
-        let _ = (context, input);
-        Ok(())
-    };
-    timeout(LIMIT, applying).await.unwrap_or_else(|_| Err(format!("no answer within {LIMIT:?}")))
-}
-
-/// Removes what the action left on a node. Returns whether nothing is left.
-///
-/// # Errors
-/// When it could not find out.
-pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
-    let undoing = async {
-        let _ = (context, input);
-        Ok(true)
-    };
-    timeout(LIMIT, undoing).await.unwrap_or_else(|_| Err(format!("no answer within {LIMIT:?}")))
 }

@@ -1,7 +1,7 @@
 //! The reboot of one node: cordon, drain through the eviction API, SOFTRESET by OCI, proof, uncordon.
 //!
 //! ```text
-//!   Waiting ─▶ Cordoning ─▶ Draining ─▶ Resetting ─▶ Proving ─▶ Succeeded, uncordoned
+//!   Started ─▶ Cordoning ─▶ Draining ─▶ Resetting ─▶ Proving ─▶ Succeeded, uncordoned
 //!      │           │            │           │           └──────▶ NotProven after 30 min (bare metal 45), still cordoned
 //!      ▼           └────────────┴───────────┴──────────────────▶ failed, skipped or canceled: uncordoned, not reset
 //!   skipped
@@ -15,6 +15,11 @@ mod drain;
 mod evict;
 mod facts;
 mod marks;
+mod observe;
 mod plan;
+mod reset;
+mod run;
 #[cfg(test)]
 mod tests;
+
+pub(super) use run::{advance, undo};

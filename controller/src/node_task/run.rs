@@ -18,7 +18,8 @@ use kube::{Api, ResourceExt as _};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::action::{ENDING, Next, STARTED, StepInput, TaskContext, advance, apply, undo};
+use super::action::{ENDING, Next, OtherReboot, STARTED, StepInput, TaskContext};
+use super::dispatch::{advance, apply, undo};
 use super::memory::{Memory, StepKey};
 use super::objects::TaskObjects;
 use super::plan::{TaskInput, TaskPlan, World, leftovers, plan};
@@ -272,7 +273,8 @@ impl TaskRunner {
             }
             let is_undo = is_over || running.step == ENDING;
             let is_due = !is_undo && running.step != STARTED && memory.is_due(&key);
-            let input = self.input(object, running, around);
+            let input =
+                StepInput { reboots: reboots(object, &around.objects, memory), ..self.input(object, running, around) };
             let context = &self.context;
             calls.nodes.insert(slot);
             calls.futures.push(
@@ -297,8 +299,24 @@ impl TaskRunner {
         let view = around.views.iter().find(|view| view.name == running.node).cloned();
         let agent: AgentView = self.context.roster.lock().agent(&running.node, Instant::now());
         let is_stopped = around.stopped.is_some();
-        StepInput { task: object.clone(), running, view, agent, now: around.now, is_stopped }
+        StepInput { task: object.clone(), running, view, agent, now: around.now, is_stopped, reboots: Vec::new() }
     }
+}
+
+/// The nodes that other tasks reboot.
+fn reboots(object: &NodeTask, objects: &[Arc<NodeTask>], memory: &Memory) -> Vec<OtherReboot> {
+    if object.spec.action.reboot.is_none() {
+        return Vec::new();
+    }
+    let is_other =
+        |other: &&Arc<NodeTask>| other.metadata.uid != object.metadata.uid && other.spec.action.reboot.is_some();
+    let running = |other: &Arc<NodeTask>| {
+        let status = memory.status(other).ok().flatten().or(other.status.as_ref());
+        let running = status.map(|status| status.running.clone()).unwrap_or_default();
+        let uid = other.uid().unwrap_or_default();
+        running.into_iter().map(move |it| OtherReboot { uid: uid.clone(), node: it.node, step: it.step })
+    };
+    objects.iter().filter(is_other).flat_map(running).collect()
 }
 
 /// What became of the task's running nodes.

@@ -324,6 +324,11 @@ impl FakeAgent {
         self.state.summary.lock().unwrap().node_policy = Some(state_of(&NodeAnswer::default()));
     }
 
+    /// Its machine booted.
+    pub(crate) fn booted(&self, boot_id: &str) {
+        self.state.summary.lock().unwrap().boot_id = Some(boot_id.to_owned());
+    }
+
     /// Values of policies that are applied fail on its node from now on.
     pub(crate) fn fails_policies(&self) {
         self.state.fails.store(true, Ordering::Relaxed);
@@ -363,7 +368,8 @@ pub(crate) async fn make_pod(client: &Client, node: &str, annotation: &str) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let pod = json!({
         "metadata": { "name": format!("oke-node-agent-{node}"), "labels": { "app.kubernetes.io/name": "oke-node-agent" },
-            "annotations": { AGENT_CHANNEL_ANNOTATION: annotation } },
+            "annotations": { AGENT_CHANNEL_ANNOTATION: annotation },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "oke-node-agent", "uid": "d", "controller": true }] },
         "spec": { "nodeName": node, "serviceAccountName": "oke-node-agent", "automountServiceAccountToken": false,
             "containers": [{ "name": "agent", "image": "agent" }] },
     });

@@ -94,10 +94,11 @@ async fn a_stopped_leader_releases_the_lease() {
 }
 
 /// The Pod of a replica, which is ready.
-async fn make_replica(scene: &Scene, name: &str, node: &str) {
+pub(crate) async fn make_replica(scene: &Scene, name: &str, node: &str) {
     let pods: Api<Pod> = Api::namespaced(scene.client.clone(), "oke-node-manager");
     let pod = json!({
-        "metadata": { "name": name, "labels": { "app.kubernetes.io/name": "oke-node-controller" } },
+        "metadata": { "name": name, "labels": { "app.kubernetes.io/name": "oke-node-controller" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "c", "uid": "c", "controller": true }] },
         "spec": { "nodeName": node, "serviceAccountName": "oke-node-agent", "automountServiceAccountToken": false,
             "containers": [{ "name": "controller", "image": "controller" }] },
     });

@@ -154,6 +154,15 @@ impl Summary {
         self
     }
 
+    /// Its critical problems by name, with their subjects.
+    pub fn critical_problems(&self) -> impl Iterator<Item = String> + use<'_> {
+        let is_critical = |check: &&Check| check.verdict == Verdict::Problem && check.severity == Severity::Critical;
+        self.checks.iter().filter(is_critical).map(|check| match &check.subject {
+            Some(subject) => format!("{}/{subject}", check.name),
+            None => check.name.clone(),
+        })
+    }
+
     /// Replaces the check of a name, or adds or removes it, and sorts the checks.
     #[must_use]
     pub fn with_check(mut self, name: &str, check: Option<Check>) -> Self {

@@ -65,6 +65,14 @@ impl Error {
         matches!(self.kind(), Kind::Conflict | Kind::Changed)
     }
 
+    /// Whether the service may have carried the call out. Of several attempts only the last one's failure is known.
+    pub fn may_have_been_done(&self) -> bool {
+        match self {
+            Self::Call { attempts, source, .. } => *attempts > 1 || source.may_have_been_done(),
+            Self::Setup { .. } => false,
+        }
+    }
+
     /// The number for Oracle's support.
     pub fn request_id(&self) -> Option<&str> {
         match self {

@@ -9,11 +9,12 @@ use super::scene::Scene;
 
 const PAGE: &str = include_str!("../../../../docs/iam.md");
 /// No condition names these. Without shapes, OCI's own refusal shows that an instance is full; lists also show the end of a
-/// detach; single requests replace bulk requests; the fleet asks about the plugins of nodes.
-const NEVER_NAMED: [&str; 7] = [
+/// detach; single requests replace bulk requests; the fleet asks about the plugins of nodes; NodeTasks name the restart of an instance.
+const NEVER_NAMED: [&str; 8] = [
     "BulkCreateIpv6s",
     "BulkCreatePrivateIps",
     "GetVnicAttachment",
+    "InstanceAction",
     "ListComputeHosts",
     "ListInstanceAgentPlugins",
     "ListInstanceMaintenanceEvents",

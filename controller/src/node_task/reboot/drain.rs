@@ -1,30 +1,36 @@
-//! Which pods leave a node, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` chooses them. Pure.
+//! Which pods leave a node, as `kubectl drain --ignore-daemonsets` chooses them. Pure.
 
-use std::fmt;
-
-use api::Received;
-use kube::core::Object;
+use api::node_task::Reboot;
+use api::{Received, lenient, lenient_list};
+use k8s_openapi::jiff::Timestamp;
+use kube::core::{Object, ObjectMeta};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+pub(crate) use crate::node_task::reboot_state::{EvictionRefusal, PodKey};
 
 /// A Pod as received: fields that are not named here are not even read.
 pub(crate) type DrainedPod = Object<DrainedPodSpec, DrainedPodStatus>;
 
-/// Nothing is read of a Pod's spec, which can hold secrets.
+/// Of a Pod's spec, which can hold secrets, only the kinds of its volumes are read.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct DrainedPodSpec {}
+#[serde(default)]
+pub(crate) struct DrainedPodSpec {
+    #[serde(deserialize_with = "lenient_list")]
+    volumes: Vec<DrainedVolume>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DrainedVolume {
+    #[serde(deserialize_with = "lenient")]
+    empty_dir: Option<IgnoredAny>,
+}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct DrainedPodStatus {
     phase: Option<String>,
-}
-
-/// One pod; its uid keeps a later one of the same name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PodKey {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
 }
 
 /// What is left to do on a node.
@@ -33,55 +39,87 @@ pub(crate) struct Drain {
     pub evictable: Vec<PodKey>,
     /// They end by themselves: they are being deleted, or are short-lived ones of our own.
     pub leaving: Vec<PodKey>,
-    /// No controller would recreate them.
-    pub unmanaged: Vec<PodKey>,
+    /// The task does not permit to evict them, and why.
+    pub kept: Vec<(PodKey, &'static str)>,
     /// The last refusal of an eviction, of a pod that is still there.
     pub refusal: Option<EvictionRefusal>,
 }
 
-/// Why a pod was not evicted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EvictionRefusal {
-    pub pod: PodKey,
-    /// In the words of the API server, which names the PodDisruptionBudget.
-    pub message: String,
+/// What decides about pods besides themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrainRules {
+    pub reboot: Reboot,
+    /// Whether the node's kubelet answers: without it no pod ends.
+    pub is_node_ready: bool,
+    pub now: Timestamp,
+    /// Whether a namespace is one of our short-lived Pods.
+    pub is_own: fn(&str) -> bool,
+}
+
+/// A pod, apart from its metadata.
+#[derive(Clone, Copy, Debug)]
+struct PodState {
+    is_finished: bool,
+    has_empty_dir: bool,
 }
 
 /// Of the kubelet: a Pod from a file of the node.
 const MIRROR: &str = "kubernetes.io/config.mirror";
+/// How long after its time a pod of a node without a kubelet is waited for.
+const OVERDUE_SECONDS: i64 = 30;
+const BARE: &str = "no controller would recreate it; the task lacks evictBarePods";
+const EMPTY_DIR: &str = "its emptyDir volume would be lost; the task lacks deleteEmptyDirData";
 
 impl Drain {
-    /// What the pods of a node require. `is_own` names the namespaces of our short-lived Pods.
-    pub(crate) fn of(pods: Vec<Received<DrainedPod>>, is_own: impl Fn(&str) -> bool) -> Self {
+    /// What the pods of a node require.
+    pub(crate) fn of(pods: Vec<Received<DrainedPod>>, rules: DrainRules) -> Self {
         let mut drain = Self::default();
         for pod in pods {
             // Of a pod that cannot be read the metadata suffice.
-            let (metadata, phase) = match pod.0 {
-                Ok(pod) => (pod.metadata, pod.status.and_then(|status| status.phase)),
-                Err(unreadable) => (unreadable.metadata, None),
+            let (metadata, phase, has_empty_dir) = match pod.0 {
+                Ok(pod) => {
+                    let has_empty_dir = pod.spec.volumes.iter().any(|volume| volume.empty_dir.is_some());
+                    (pod.metadata, pod.status.and_then(|status| status.phase), has_empty_dir)
+                }
+                Err(unreadable) => (unreadable.metadata, None, true),
             };
-            let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
             let is_finished = matches!(phase.as_deref(), Some("Succeeded" | "Failed"));
-            let is_mirror = metadata.annotations.iter().flatten().any(|(key, _)| key == MIRROR);
-            let is_of_daemon_set = owner.is_some_and(|owner| owner.kind == "DaemonSet");
-            if is_mirror || is_of_daemon_set && !is_finished {
-                continue;
-            }
-            let namespace = metadata.namespace.unwrap_or_default();
-            let is_short_lived = owner.is_none() && is_own(&namespace);
-            let is_leaving = metadata.deletion_timestamp.is_some() || is_short_lived && !is_finished;
-            let (name, uid) = (metadata.name.unwrap_or_default(), metadata.uid.unwrap_or_default());
-            let key = PodKey { namespace, name, uid };
-            match (is_leaving, owner.is_some() || is_finished) {
-                (true, _) => drain.leaving.push(key),
-                (false, true) => drain.evictable.push(key),
-                (false, false) => drain.unmanaged.push(key),
-            }
+            drain.add(metadata, PodState { is_finished, has_empty_dir }, rules);
         }
-        for pods in [&mut drain.evictable, &mut drain.leaving, &mut drain.unmanaged] {
-            pods.sort();
-        }
+        drain.evictable.sort();
+        drain.leaving.sort();
+        drain.kept.sort();
         drain
+    }
+
+    fn add(&mut self, metadata: ObjectMeta, state: PodState, rules: DrainRules) {
+        let PodState { is_finished, has_empty_dir } = state;
+        let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        let is_mirror = metadata.annotations.iter().flatten().any(|(key, _)| key == MIRROR);
+        let is_of_daemon_set = owner.is_some_and(|owner| owner.kind == "DaemonSet");
+        if is_mirror || is_of_daemon_set && !is_finished {
+            return;
+        }
+        let is_bare = owner.is_none();
+        let namespace = metadata.namespace.unwrap_or_default();
+        let is_short_lived = is_bare && !is_finished && (rules.is_own)(&namespace);
+        let (name, uid) = (metadata.name.unwrap_or_default(), metadata.uid.unwrap_or_default());
+        let key = PodKey { namespace, name, uid };
+        if let Some(end) = metadata.deletion_timestamp {
+            let is_overdue = end.0.as_second() + OVERDUE_SECONDS < rules.now.as_second();
+            // The reset ends it, too.
+            if rules.is_node_ready || !is_overdue {
+                self.leaving.push(key);
+            }
+        } else if is_short_lived {
+            self.leaving.push(key);
+        } else if is_bare && !is_finished && !rules.reboot.evict_bare_pods {
+            self.kept.push((key, BARE));
+        } else if has_empty_dir && !is_finished && !rules.reboot.delete_empty_dir_data {
+            self.kept.push((key, EMPTY_DIR));
+        } else {
+            self.evictable.push(key);
+        }
     }
 
     /// The same with what the API server last answered to an eviction, if that pod is still to be evicted.
@@ -100,11 +138,5 @@ impl Drain {
             (None, None, Some(pod)) => format!("{count} pods are left; {pod} is ending"),
             (None, None, None) => "no pods are left".to_owned(),
         }
-    }
-}
-
-impl fmt::Display for PodKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
     }
 }

@@ -19,12 +19,16 @@ const AT_ONCE: usize = 8;
 const MESSAGE_MAX: usize = 120;
 
 /// Requests the eviction of pods. Returns the first refusal.
-pub(crate) async fn evict(client: &Client, pods: &[PodKey]) -> Option<EvictionRefusal> {
-    let requests = stream::iter(pods).map(|pod| async move {
-        let outcome = request(client, pod).await;
-        outcome.err().map(|error| EvictionRefusal { pod: pod.clone(), message: cause(&error) })
+pub(crate) async fn evict(client: &Client, pods: Vec<PodKey>) -> Option<EvictionRefusal> {
+    let requests = pods.into_iter().map(|pod| {
+        let client = client.clone();
+        async move {
+            let outcome = request(&client, &pod).await;
+            outcome.err().map(|error| EvictionRefusal { pod, message: cause(&error) })
+        }
     });
-    requests.buffered(AT_ONCE).filter_map(std::future::ready).collect::<Vec<_>>().await.into_iter().next()
+    let outcomes: Vec<_> = stream::iter(requests).buffered(AT_ONCE).collect().await;
+    outcomes.into_iter().flatten().next()
 }
 
 async fn request(client: &Client, pod: &PodKey) -> Result<(), RequestError> {

@@ -6,26 +6,29 @@ use api::TaskReason;
 use vcn::{Ocid, words};
 
 use super::drain::Drain;
+pub(crate) use crate::node_task::reboot_state::{Refusal, ResetState};
 
 /// The step of a reboot, as the task's status has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RebootStep {
     /// Nothing was done yet.
-    Waiting,
+    Started,
     Cordoning,
     Draining,
     Resetting,
     Proving,
 }
 
-words!(RebootStep: Waiting, Cordoning, Draining, Resetting, Proving);
+words!(RebootStep: Started, Cordoning, Draining, Resetting, Proving);
 
 /// What the task's status has of a reboot.
 #[derive(Clone, Debug)]
 pub(crate) struct RebootRun<'a> {
     pub step: RebootStep,
-    /// For how long it has been in this step.
+    /// For how long it has been in this step, by the wall clock.
     pub elapsed: Duration,
+    /// For how long this leader has watched this step.
+    pub watched: Duration,
     /// How long the drain may take.
     pub drain_limit: Duration,
     pub record: RebootRecord<'a>,
@@ -39,9 +42,14 @@ pub(crate) struct RebootRecord<'a> {
     pub boot_id: &'a str,
     /// The OCID of its instance.
     pub instance: &'a str,
-    /// Its critical problems.
+    /// Its critical problems; only [`UNKNOWN_PROBLEMS`] where its agent did not answer.
     pub problems: Vec<String>,
 }
+
+/// In place of problems that no agent reported.
+pub(crate) const UNKNOWN_PROBLEMS: &str = "?";
+/// No deadline ends a step before the leader has watched it for so long: a clock may jump, and a new leader knows no agent yet.
+const WATCH_MIN: Duration = Duration::from_mins(3);
 
 /// What is known at the moment.
 #[derive(Clone, Debug)]
@@ -50,6 +58,8 @@ pub(crate) struct RebootFacts<'a> {
     pub node: Option<NodeFacts<'a>>,
     pub fleet: FleetReadiness,
     pub leader: LeaderPlace,
+    /// The node that another task reboots first.
+    pub other: Option<String>,
     /// Its pods, while it is drained.
     pub drain: Result<Drain, String>,
     pub reset: ResetState,
@@ -68,6 +78,8 @@ pub(crate) struct NodeFacts<'a> {
     pub boot_id: &'a str,
     pub is_ready: bool,
     pub cordon: Cordon,
+    /// Whether another Node or the agent contradicts its providerID.
+    pub is_disputed: bool,
     /// Why another program is at work on it.
     pub mark: Option<Mark>,
     pub agent: AgentBoot,
@@ -108,7 +120,7 @@ pub(crate) enum AgentBoot {
     },
 }
 
-/// How many nodes besides this one are not ready.
+/// How many nodes besides this one are not ready, or cordoned by a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FleetReadiness {
     pub others: usize,
@@ -124,26 +136,6 @@ pub(crate) enum LeaderPlace {
     OnNode {
         has_successor: bool,
     },
-}
-
-/// What this leader knows about the request to OCI.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ResetState {
-    /// Nothing of it reached OCI: this leader began the step, and what it sent was refused, with this answer.
-    Unsent {
-        refusal: Option<Refusal>,
-    },
-    /// OCI may have it: another leader began the step, or an answer was lost.
-    Uncertain,
-    Accepted,
-}
-
-/// Why OCI refused a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub message: String,
-    /// Whether another request may be accepted.
-    pub is_transient: bool,
 }
 
 /// What to do next.
@@ -181,6 +173,13 @@ pub(crate) enum End {
     FailedCordoned(TaskReason, String),
     Skipped(TaskReason, String),
     Canceled,
+}
+
+impl RebootRun<'_> {
+    /// Whether it has been in its step for longer than this.
+    pub(crate) fn is_over(&self, limit: Duration) -> bool {
+        self.elapsed > limit && self.watched >= WATCH_MIN.min(limit)
+    }
 }
 
 impl FleetReadiness {

@@ -5,9 +5,14 @@ use std::time::Duration;
 use api::TaskReason;
 use api::node_task::PROBLEMS_MAX;
 
+use super::drain::Drain;
 use super::facts::{
-    AgentBoot, Cordon, Effect, End, LeaderPlace, Next, NodeFacts, RebootFacts, RebootRun, RebootStep, ResetState,
+    AgentBoot, Cordon, Effect, End, FleetReadiness, LeaderPlace, Next, NodeFacts, RebootFacts, RebootRun, RebootStep,
+    Refusal, ResetState, UNKNOWN_PROBLEMS,
 };
+
+const STOPPED: &str = "the stop switch is on";
+const DISPUTED: &str = "another Node or its agent contradicts the instance in its providerID";
 
 /// How long a node may take to prove itself after the reset. OCI waits 15 minutes for the system before it cuts the power; bare metal
 /// tests its memory.
@@ -17,8 +22,8 @@ const PROOF_LIMIT_BARE_METAL: Duration = Duration::from_mins(45);
 const PROOF_HOLD: Duration = Duration::from_mins(2);
 /// For how long the reset is requested. Far less than the 24 hours in which OCI knows the retry token.
 const RESET_LIMIT: Duration = Duration::from_mins(10);
-/// How long a reset that may have been requested takes to show, if the task is deleted meanwhile: OCI's 15 minutes, and some to boot.
-const CANCELED_LIMIT: Duration = Duration::from_mins(20);
+/// How long a reset that OCI may have takes to show: OCI waits for 15 minutes.
+const SHOW_LIMIT: Duration = Duration::from_mins(20);
 
 /// The next step.
 pub(crate) fn step(run: &RebootRun<'_>, facts: &RebootFacts<'_>) -> Next {
@@ -34,14 +39,14 @@ pub(crate) fn step(run: &RebootRun<'_>, facts: &RebootFacts<'_>) -> Next {
         return Next::Do(Effect::Unmark);
     }
     match (run.step, &facts.node) {
-        (RebootStep::Waiting | RebootStep::Cordoning | RebootStep::Draining, _) if run.is_canceled => {
+        (RebootStep::Started | RebootStep::Cordoning | RebootStep::Draining, _) if run.is_canceled => {
             Next::End(End::Canceled)
         }
-        (RebootStep::Waiting | RebootStep::Cordoning | RebootStep::Draining, None) => {
+        (RebootStep::Started | RebootStep::Cordoning | RebootStep::Draining, None) => {
             fail(TaskReason::NodeGone, "it was not reset".to_owned())
         }
-        (RebootStep::Waiting, Some(node)) => start(run, facts, node),
-        (RebootStep::Cordoning, Some(node)) => cordon(node),
+        (RebootStep::Started, Some(node)) => start(run, facts, node),
+        (RebootStep::Cordoning, Some(node)) => cordon(run, facts, node),
         (RebootStep::Draining, Some(node)) => drain(run, facts, node),
         (RebootStep::Resetting, node) => reset(run, facts, node.as_ref()),
         (RebootStep::Proving, node) => prove(run, facts, node.as_ref()),
@@ -53,30 +58,34 @@ pub(crate) fn step(run: &RebootRun<'_>, facts: &RebootFacts<'_>) -> Next {
 /// # Errors
 /// With the first thing that is missing.
 pub(crate) fn proof(run: &RebootRun<'_>, node: Option<&NodeFacts<'_>>) -> Result<(), String> {
+    let record = &run.record;
     let Some(node) = node else { return Err("the Node is gone".to_owned()) };
-    if node.boot_id == run.record.boot_id {
+    if node.boot_id == record.boot_id {
         return Err("its kubelet reports the boot id from before".to_owned());
     }
     if !node.is_ready {
         return Err("the Node is not Ready".to_owned());
     }
+    if node.instance.is_none_or(|instance| instance.as_str() != record.instance) {
+        return Err("its providerID does not name the instance yet".to_owned());
+    }
     let AgentBoot::Answered { boot_id, problems } = &node.agent else {
         return Err("its agent does not answer".to_owned());
     };
-    if *boot_id == run.record.boot_id {
+    if *boot_id == record.boot_id {
         return Err("its agent has not answered since the reboot".to_owned());
     }
     // A full record does not have all of them.
-    let is_whole = run.record.problems.len() < PROBLEMS_MAX;
-    match problems.iter().find(|problem| is_whole && !run.record.problems.contains(problem)) {
+    let is_known = record.problems.len() < PROBLEMS_MAX && !record.problems.iter().any(|it| it == UNKNOWN_PROBLEMS);
+    match problems.iter().find(|problem| is_known && !record.problems.contains(problem)) {
         Some(problem) => Err(format!("new critical problem: {problem}")),
         None => Ok(()),
     }
 }
 
 fn is_replaced(run: &RebootRun<'_>, node: &NodeFacts<'_>) -> bool {
-    let is_recorded = run.step != RebootStep::Waiting && !run.record.instance.is_empty();
-    is_recorded && node.instance.is_some_and(|instance| instance.as_str() != run.record.instance)
+    let recorded = run.record.instance;
+    !recorded.is_empty() && node.instance.is_some_and(|instance| instance.as_str() != recorded)
 }
 
 fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> Next {
@@ -89,6 +98,12 @@ fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> 
     if node.instance.is_none() {
         return skip(TaskReason::NoInstance, "its providerID names no OCI instance".to_owned());
     }
+    if node.is_disputed {
+        return skip(TaskReason::NoInstance, DISPUTED.to_owned());
+    }
+    if run.record.instance.is_empty() {
+        return Next::Enter { step: RebootStep::Started, is_recorded: true };
+    }
     if node.boot_id.is_empty() {
         return skip(TaskReason::NotReady, "its kubelet reported no boot id".to_owned());
     }
@@ -100,39 +115,48 @@ fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> 
         AgentBoot::Silent | AgentBoot::Answered { .. } => {}
     }
     if facts.is_stopped {
-        return Next::Wait("the stop switch is on".to_owned());
+        return Next::Wait(STOPPED.to_owned());
     }
-    if facts.fleet.is_bad() {
-        let (not_ready, others) = (facts.fleet.not_ready, facts.fleet.others);
-        return Next::Wait(format!("{not_ready} of {others} other nodes are not ready, more than 10 %"));
+    match obstacle(facts).or_else(|| leave_node(facts)) {
+        Some(next) => next,
+        None => Next::Enter { step: RebootStep::Cordoning, is_recorded: true },
     }
-    leave_node(run, facts).unwrap_or(Next::Enter { step: RebootStep::Cordoning, is_recorded: true })
+}
+
+/// What keeps the node from being taken away: another reboot, or a fleet that lacks too many nodes already.
+fn obstacle(facts: &RebootFacts<'_>) -> Option<Next> {
+    let FleetReadiness { others, not_ready } = facts.fleet;
+    match &facts.other {
+        Some(other) => Some(Next::Wait(format!("one reboot at a time: {other} is first"))),
+        None if facts.fleet.is_bad() => Some(Next::Wait(format!(
+            "{not_ready} of {others} other nodes are not ready or cordoned by tasks, more than 10 %"
+        ))),
+        None => None,
+    }
 }
 
 /// The Lease moves before the node of the leader is drained.
-fn leave_node(run: &RebootRun<'_>, facts: &RebootFacts<'_>) -> Option<Next> {
+fn leave_node(facts: &RebootFacts<'_>) -> Option<Next> {
     match facts.leader {
         LeaderPlace::Elsewhere => None,
         LeaderPlace::Unknown => Some(Next::Wait("where the leader's Pod runs is not known yet".to_owned())),
         LeaderPlace::OnNode { has_successor: true } => Some(Next::Do(Effect::HandOver)),
-        LeaderPlace::OnNode { has_successor: false } => {
-            let message = "the leader runs on it, and no other replica of the controller is ready".to_owned();
-            Some(if run.elapsed > run.drain_limit {
-                fail(TaskReason::DrainBlocked, message)
-            } else {
-                Next::Wait(message)
-            })
-        }
+        LeaderPlace::OnNode { has_successor: false } => Some(Next::Wait(
+            "the leader runs on it, and no replica of the controller is ready on another node".to_owned(),
+        )),
     }
 }
 
-fn cordon(node: &NodeFacts<'_>) -> Next {
+fn cordon(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> Next {
     match node.cordon {
         Cordon::Own => Next::Enter { step: RebootStep::Draining, is_recorded: false },
         Cordon::Foreign => skip(TaskReason::Cordoned, "another program or person cordoned it first".to_owned()),
-        Cordon::Absent | Cordon::Lifted => match &node.mark {
-            Some(mark) => skip(mark.reason, mark.message.clone()),
-            None => Next::Do(Effect::Cordon),
+        Cordon::Absent | Cordon::Lifted => match (&node.mark, obstacle(facts)) {
+            (Some(mark), _) => skip(mark.reason, mark.message.clone()),
+            // Nothing was done yet.
+            (None, Some(Next::Wait(why))) if run.is_over(run.drain_limit) => fail(TaskReason::DrainBlocked, why),
+            (None, Some(wait)) => wait,
+            (None, None) => Next::Do(Effect::Cordon),
         },
     }
 }
@@ -144,36 +168,39 @@ fn drain(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> 
     if node.cordon != Cordon::Own {
         return skip(TaskReason::Cordoned, "another program or person changed the cordon during the drain".to_owned());
     }
-    let drain = match &facts.drain {
-        Ok(drain) => drain,
-        Err(error) if run.elapsed > run.drain_limit => return fail(TaskReason::DrainBlocked, error.clone()),
-        Err(error) => return Next::Wait(error.clone()),
-    };
-    if let Some(pod) = drain.unmanaged.first() {
-        let more = drain.unmanaged.len() - 1;
-        let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
-        return fail(
-            TaskReason::DrainBlocked,
-            format!("no controller would recreate the pod {pod}{more}: delete it first"),
-        );
+    if let Ok(drain) = &facts.drain
+        && let Some((pod, why)) = drain.kept.first()
+    {
+        return fail(TaskReason::DrainBlocked, format!("{pod}: {why}"));
     }
-    let is_empty = drain.evictable.is_empty() && drain.leaving.is_empty();
-    if run.elapsed > run.drain_limit && !is_empty {
-        return fail(TaskReason::DrainBlocked, drain.obstacle());
+    let next = next_of_drain(facts, node);
+    // Whatever it waits for.
+    match &next {
+        Next::Enter { .. } => next,
+        _ if !run.is_over(run.drain_limit) => next,
+        Next::Wait(why) => fail(TaskReason::DrainBlocked, why.clone()),
+        _ => fail(TaskReason::DrainBlocked, facts.drain.as_ref().map(Drain::obstacle).unwrap_or_default()),
     }
+}
+
+fn next_of_drain(facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> Next {
     if facts.is_stopped {
-        return Next::Wait("the stop switch is on".to_owned());
+        return Next::Wait(STOPPED.to_owned());
     }
     // Before its own Pod is evicted. A replica on the node may have become the leader during the drain.
-    if let Some(next) = leave_node(run, facts) {
+    if let Some(next) = leave_node(facts) {
         return next;
     }
-    if !drain.evictable.is_empty() {
-        return Next::Do(Effect::Evict);
-    }
-    match is_empty {
-        true => Next::Enter { step: RebootStep::Resetting, is_recorded: true },
-        false => Next::Wait(drain.obstacle()),
+    match &facts.drain {
+        Err(error) => Next::Wait(error.clone()),
+        Ok(drain) if !drain.evictable.is_empty() => Next::Do(Effect::Evict),
+        Ok(drain) if !drain.leaving.is_empty() => Next::Wait(drain.obstacle()),
+        // Half of the fleet may have failed since the drain began.
+        Ok(_) => match obstacle(facts) {
+            Some(wait) => wait,
+            None if node.is_disputed => skip(TaskReason::NoInstance, DISPUTED.to_owned()),
+            None => Next::Enter { step: RebootStep::Resetting, is_recorded: true },
+        },
     }
 }
 
@@ -182,35 +209,62 @@ fn reset(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: Option<&NodeFacts<'
     if node.is_some_and(|node| !node.boot_id.is_empty() && node.boot_id != run.record.boot_id) {
         return proving;
     }
-    let is_over = run.elapsed > RESET_LIMIT;
     match &facts.reset {
         ResetState::Accepted => proving,
-        ResetState::Unsent { .. } if run.is_canceled => Next::End(End::Canceled),
-        ResetState::Unsent { .. } if node.is_none() => fail(TaskReason::NodeGone, "it was not reset".to_owned()),
-        ResetState::Unsent { .. } if facts.is_stopped || node.is_some_and(|node| node.cordon != Cordon::Own) => {
-            Next::Enter { step: RebootStep::Draining, is_recorded: false }
-        }
-        ResetState::Unsent { refusal: Some(refusal) } if is_over || !refusal.is_transient => {
-            fail(TaskReason::ResetRefused, refusal.message.clone())
-        }
-        ResetState::Unsent { .. } => Next::Do(Effect::Reset),
-        ResetState::Uncertain if run.is_canceled && run.elapsed > CANCELED_LIMIT => Next::End(End::Canceled),
-        ResetState::Uncertain if run.is_canceled => {
-            Next::Wait("whether OCI has the reset is not known; it is not sent again".to_owned())
-        }
-        ResetState::Uncertain if is_over => proving,
-        ResetState::Uncertain => Next::Do(Effect::Reset),
+        ResetState::Unsent { refusal } => unsent(run, facts, node, refusal.as_ref()),
+        ResetState::Uncertain { refusal } => uncertain(run, node, refusal.as_ref()),
+    }
+}
+
+/// Nothing reached OCI: everything can still be undone.
+fn unsent(
+    run: &RebootRun<'_>,
+    facts: &RebootFacts<'_>,
+    node: Option<&NodeFacts<'_>>,
+    refusal: Option<&Refusal>,
+) -> Next {
+    if run.is_canceled {
+        return Next::End(End::Canceled);
+    }
+    let Some(node) = node else { return fail(TaskReason::NodeGone, "it was not reset".to_owned()) };
+    if facts.is_stopped || node.cordon != Cordon::Own {
+        return Next::Enter { step: RebootStep::Draining, is_recorded: false };
+    }
+    let is_late = run.elapsed > RESET_LIMIT;
+    match refusal {
+        Some(refusal) if is_late || !refusal.is_transient => fail(TaskReason::ResetRefused, refusal.message.clone()),
+        None if is_late => Next::Enter { step: RebootStep::Draining, is_recorded: false },
+        _ => Next::Do(Effect::Reset),
+    }
+}
+
+/// OCI may have the request. It is sent again with the same token while OCI surely knows that; then it shows, or not.
+fn uncertain(run: &RebootRun<'_>, node: Option<&NodeFacts<'_>>, refusal: Option<&Refusal>) -> Next {
+    let is_sound = node.is_some_and(|node| node.is_ready && node.boot_id == run.record.boot_id);
+    if run.is_canceled {
+        return match run.is_over(SHOW_LIMIT) {
+            true => Next::End(End::Canceled),
+            false => Next::Wait("whether OCI has the reset is not known; it is not sent again".to_owned()),
+        };
+    }
+    match refusal {
+        _ if run.elapsed <= RESET_LIMIT => Next::Do(Effect::Reset),
+        // What another leader sent would have shown by now.
+        Some(refusal) if is_sound && run.is_over(SHOW_LIMIT) => fail(TaskReason::ResetRefused, refusal.message.clone()),
+        Some(refusal) if is_sound => Next::Wait(format!("OCI may have an earlier request; {}", refusal.message)),
+        _ => Next::Enter { step: RebootStep::Proving, is_recorded: false },
     }
 }
 
 fn prove(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: Option<&NodeFacts<'_>>) -> Next {
     let is_bare_metal = node.is_some_and(|node| node.is_bare_metal);
     let limit = if is_bare_metal { PROOF_LIMIT_BARE_METAL } else { PROOF_LIMIT };
+    let is_heard = node.is_none_or(|node| node.agent != AgentBoot::Pending);
     match (proof(run, node), facts.proven_for) {
         (Ok(()), Some(held)) if held >= PROOF_HOLD && run.is_canceled => Next::End(End::Canceled),
         (Ok(()), Some(held)) if held >= PROOF_HOLD => Next::End(End::Succeeded),
         (Ok(()), held) => Next::Wait(format!("rebooted, and healthy for {} s", held.unwrap_or_default().as_secs())),
-        (Err(missing), _) if run.elapsed > limit => match node {
+        (Err(missing), _) if run.is_over(limit) && is_heard => match node {
             Some(_) => Next::End(End::FailedCordoned(TaskReason::NotProven, missing)),
             None => fail(TaskReason::NodeGone, "it was reset, and did not come back".to_owned()),
         },

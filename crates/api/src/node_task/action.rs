@@ -1,12 +1,15 @@
 //! The actions of a NodeTask. Each has a verb on `nodetasks`, which its creator needs.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
+use std::time::Duration;
+
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vcn::words;
 
 use super::capture::Capture;
+use super::is_false;
 use crate::schema;
 
 /// Exactly one action.
@@ -25,8 +28,8 @@ pub struct TaskAction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grow_root_disk: Option<GrowRootDisk>,
     /// Cordons, drains and reboots the node, and uncordons it when it is proven healthy. Its pods leave as with `kubectl drain
-    /// --ignore-daemonsets --delete-emptydir-data`: mirror pods and pods of DaemonSets stay, data in emptyDir volumes is lost, and a
-    /// pod without a controller stops the drain before the first eviction. No pod is deleted.
+    /// --ignore-daemonsets`, by evictions only: mirror pods and pods of DaemonSets stay. A pod without a controller or with an emptyDir
+    /// volume stops the drain before the first eviction, unless evictBarePods or deleteEmptyDirData is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<Reboot>,
     /// Captures state, packets or logs of the node for support.
@@ -75,6 +78,19 @@ pub struct Reboot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 120>")]
     pub drain_minutes: Option<u8>,
+    /// If true, pods with emptyDir volumes are evicted, which loses the data in them; false if absent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub delete_empty_dir_data: bool,
+    /// If true, pods without a controller are evicted, which nothing recreates; false if absent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub evict_bare_pods: bool,
+}
+
+impl Reboot {
+    /// How long the drain may take.
+    pub fn drain_limit(&self) -> Duration {
+        Duration::from_mins(self.drain_minutes.unwrap_or(15).into())
+    }
 }
 
 /// What the creator of a task needs besides `create`: this verb on `nodetasks`.

