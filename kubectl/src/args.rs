@@ -131,7 +131,7 @@ Examples:
   kubectl oke-node reboot 10.0.0.2
   kubectl oke-node reboot 10.0.0.2 --drain-minutes 60 --no-wait")]
     Reboot(RebootArgs),
-    /// Stop all rollouts of the cluster at once, also rollbacks; nodes keep what they have
+    /// Stop all rollouts of the cluster at once, also rollbacks, and further nodes of tasks; nodes keep what they have
     #[command(after_help = "\
 Examples:
   kubectl oke-node stop nodes of pool web lose packets

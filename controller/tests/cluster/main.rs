@@ -14,6 +14,7 @@ mod life;
 mod network_tests;
 mod node_policies;
 mod node_pools;
+mod node_tasks;
 mod paper;
 mod plan_command;
 mod pod_networks;
