@@ -92,7 +92,8 @@ fn task(request: &TaskRequest, user: &str) -> anyhow::Result<NodeTask> {
         concurrency: nodes.concurrency,
         max_failures: nodes.max_failures,
         deadline_minutes: None,
-        ttl_seconds_after_finished: Some(TTL_SECONDS),
+        // The record of a reboot stays as long as its cordon may.
+        ttl_seconds_after_finished: action.reboot.is_none().then_some(TTL_SECONDS),
     };
     let prefix = match action.verb() {
         Some(TaskVerb::RestartUnit) => "restart-",

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{NodeTask, NodeTaskStatus, Received, TASK_FINALIZER};
+use api::{CREATED_BY_ANNOTATION, NodeTask, NodeTaskStatus, Received, TASK_FINALIZER};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use resident::logging::chain;
@@ -11,9 +12,32 @@ use resident::logging::chain;
 use super::action::TaskContext;
 use super::memory::Memory;
 use super::plan::FinalizerChange;
+use crate::cluster::creator::created_by;
 use crate::cluster::object_writes::{write_finalizer, write_status};
 use crate::cluster::request::send;
 use crate::cluster::store::StoreUpdate;
+
+/// The most finished tasks.
+pub(crate) const FINISHED_MAX: usize = 1000;
+
+/// What is kept of a task: not what users may attach to it without bound. Its creator stays.
+pub(crate) fn slim(mut object: Received<NodeTask>) -> Received<NodeTask> {
+    if let Ok(task) = &mut object.0 {
+        let creator = created_by(&task.metadata);
+        let whole = std::mem::take(&mut task.metadata);
+        task.metadata = ObjectMeta {
+            name: whole.name,
+            uid: whole.uid,
+            resource_version: whole.resource_version,
+            creation_timestamp: whole.creation_timestamp,
+            deletion_timestamp: whole.deletion_timestamp,
+            finalizers: whole.finalizers,
+            annotations: (!creator.is_empty()).then(|| [(CREATED_BY_ANNOTATION.to_owned(), creator)].into()),
+            ..ObjectMeta::default()
+        };
+    }
+    object
+}
 
 /// All tasks that can be read, by name.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! What follows for one task: the status that it must have now. Pure: outcomes of its running nodes, Nodes and times in; a status out,
 //! which is written before any effect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use api::node_task::{RunningNode, TaskCounts, TaskState, TaskVerb};
 use api::{Condition, ConditionType, NodeTask, NodeTaskStatus, Reason as _, TASK_FINALIZER, TaskReason};
@@ -15,6 +15,9 @@ use super::results::{Clock, Outcome, age, is_outdated, take};
 use super::selection::{NodesByName, digest, is_younger, matched_at_start, matching};
 use crate::cluster::creator::created_by;
 
+/// Nodes on which tasks run, with uid and name of each task.
+pub(crate) type BusyNodes = HashMap<String, Vec<(String, String)>>;
+
 /// What is around a task.
 pub(crate) struct World<'a> {
     pub nodes: &'a NodesByName<'a>,
@@ -24,8 +27,8 @@ pub(crate) struct World<'a> {
     pub now: Timestamp,
     /// Whether this leader has watched for long enough to find that a deadline passed.
     pub is_settled: bool,
-    /// Nodes on which other tasks run, with the name of the task.
-    pub busy: &'a BTreeMap<String, String>,
+    /// Nodes on which tasks run.
+    pub busy: &'a BusyNodes,
     /// Whether a further task may run.
     pub has_slot: bool,
 }
@@ -154,7 +157,12 @@ fn proceed(
     if status.state.is_none() {
         select(object, world, status);
     }
-    let taken = take(object, status, input.outcomes, Clock { now: world.now, is_settled: world.is_settled });
+    let taken = take(
+        object,
+        status,
+        input.outcomes,
+        Clock { now: world.now, is_settled: world.is_settled, has_slot: world.has_slot },
+    );
     (plan.begun, plan.events) = (taken.begun, taken.events);
     let is_enabled = object.spec.action.verb().is_some_and(|verb| world.enabled.has(verb));
     let failed = status.nodes.unwrap_or_default().failed;
@@ -199,7 +207,8 @@ fn start(
         if let Some(reason) = world.stopped {
             return NodesLeft::Waiting(reason.to_owned());
         }
-        if let Some(other) = world.busy.get(&view.name) {
+        let others = world.busy.get(&view.name).into_iter().flatten();
+        if let Some((_, other)) = others.into_iter().find(|(uid, _)| Some(uid) != object.metadata.uid.as_ref()) {
             return NodesLeft::Waiting(format!("NodeTask {other} runs on {}", view.name));
         }
         if !world.has_slot && status.running.is_empty() {

@@ -52,11 +52,13 @@ fn outdated(waiting: &str) -> Next {
     Next::Failed(TaskReason::Outdated, format!("it did not start within a day: {waiting}"))
 }
 
-/// The time, and whether this leader has watched for long enough to find that a deadline passed.
+/// The time, whether this leader has watched for long enough to find that a deadline passed, and whether there is a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub now: Timestamp,
     pub is_settled: bool,
+    /// Whether a further task may have an effect.
+    pub has_slot: bool,
 }
 
 /// The status while its running nodes are changed.
@@ -75,6 +77,7 @@ pub(crate) fn take(
     around: Clock,
 ) -> Taken {
     let before = std::mem::take(&mut status.running);
+    let had_effect = before.iter().any(|running| running.step != STARTED);
     let mut results = Results { task, status, now: around.now, taken: Taken::default() };
     for running in before {
         match outcomes.get(&running.node) {
@@ -89,6 +92,13 @@ pub(crate) fn take(
             }
             Some(Outcome::Next(next)) => {
                 let next = in_time(task, &running, next, around);
+                let is_first = !had_effect && running.step == STARTED;
+                let next = match next {
+                    Next::Go(next) if is_first && next.step != STARTED && !around.has_slot => {
+                        Next::Wait("as many tasks run as may at once".to_owned())
+                    }
+                    next => next,
+                };
                 results.advance(running, next);
             }
         }

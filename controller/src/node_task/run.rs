@@ -21,8 +21,8 @@ use tokio::time::{Instant, sleep_until};
 use super::action::{ENDING, Next, OtherReboot, STARTED, StepInput, TaskContext};
 use super::dispatch::{advance, apply, undo};
 use super::memory::{Memory, StepKey};
-use super::objects::TaskObjects;
-use super::plan::{TaskInput, TaskPlan, World, leftovers, plan};
+use super::objects::{FINISHED_MAX, TaskObjects, slim};
+use super::plan::{BusyNodes, TaskInput, TaskPlan, World, leftovers, plan};
 use super::results::Outcome;
 use super::selection::NodesByName;
 use crate::cluster::stop_switch::StopSwitch;
@@ -109,7 +109,7 @@ impl TaskRunner {
             self.work(&objects, &changed, stopped).await;
         };
         // Neither of them ends.
-        tokio::join!(follow(watched, read, |object| object, take), working);
+        tokio::join!(follow(watched, read, slim, take), working);
     }
 
     async fn work(&self, objects: &Mutex<TaskObjects>, changed: &Notify, mut stopped: watch::Receiver<StopSwitch>) {
@@ -182,7 +182,8 @@ impl TaskRunner {
     async fn step<'a>(&'a self, around: &Surroundings, memory: &mut Memory, calls: &mut Calls<'a>) -> bool {
         memory.retain(&around.objects.iter().filter_map(|object| object.uid()).collect());
         let nodes: NodesByName<'_> = around.views.iter().map(|view| (view.name.as_str(), &**view)).collect();
-        let mut is_moving = false;
+        let (mut is_moving, mut occupancy, none) = (false, Occupancy::default(), BusyNodes::default());
+        around.objects.iter().for_each(|object| occupancy.note(object, memory.last_status(object)));
         for object in &around.objects {
             let Ok(status) = memory.status(object).map(|status| status.cloned()) else {
                 is_moving = true;
@@ -191,17 +192,16 @@ impl TaskRunner {
             let is_final = status.as_ref().is_some_and(NodeTaskStatus::is_final);
             is_moving |= !is_final || object.metadata.deletion_timestamp.is_some();
             let outcomes = outcomes(object, status.as_ref(), memory);
-            let (busy, running_tasks) = occupied(object, &around.objects, memory);
+            let uid = object.uid().unwrap_or_default();
             let world = World {
                 nodes: &nodes,
                 enabled: self.context.enabled,
                 stopped: around.stopped.as_deref(),
                 now: around.now,
                 is_settled: around.is_settled,
-                busy: &busy,
-                has_slot: running_tasks < TASKS_MAX,
+                busy: if object.spec.action.capture.is_some() { &none } else { &occupancy.nodes },
+                has_slot: occupancy.has_slot(&uid),
             };
-            let uid = object.uid().unwrap_or_default();
             let left = if object.metadata.deletion_timestamp.is_some() {
                 leftovers(object, status.as_ref())
             } else {
@@ -211,7 +211,9 @@ impl TaskRunner {
             let input = TaskInput { object, status: status.as_ref(), outcomes: &outcomes, is_undone };
             let plan = plan(&input, &world);
             self.carry_out(object, plan, memory, &around.views).await;
+            occupancy.note(object, memory.last_status(object));
         }
+        self.delete_oldest(&around.objects, memory).await;
         for object in &around.objects {
             self.call(object, around, memory, calls);
         }
@@ -221,6 +223,17 @@ impl TaskRunner {
             around.now,
         );
         is_moving
+    }
+
+    /// Finished tasks without a TTL stay, but not without end: the oldest goes first.
+    async fn delete_oldest(&self, objects: &[Arc<NodeTask>], memory: &Memory) {
+        let is_final = |object: &&Arc<NodeTask>| memory.last_status(object).is_some_and(NodeTaskStatus::is_final);
+        let mut finished = objects.iter().filter(is_final);
+        if finished.clone().count() > FINISHED_MAX
+            && let Some(oldest) = finished.next()
+        {
+            self.context.delete_task(oldest).await;
+        }
     }
 
     async fn carry_out(&self, object: &Arc<NodeTask>, plan: TaskPlan, memory: &mut Memory, views: &[Arc<NodeView>]) {
@@ -327,15 +340,31 @@ fn outcomes(object: &NodeTask, status: Option<&NodeTaskStatus>, memory: &mut Mem
     running.filter_map(of).collect()
 }
 
-/// The nodes on which other tasks run, and how many of them run. Captures change nothing on a node.
-fn occupied(object: &NodeTask, objects: &[Arc<NodeTask>], memory: &Memory) -> (BTreeMap<String, String>, usize) {
-    let (mut busy, mut tasks) = (BTreeMap::new(), 0);
-    for other in objects.iter().filter(|other| other.metadata.uid != object.metadata.uid) {
-        let Some(status) = memory.last_status(other) else { continue };
-        tasks += usize::from(status.running.iter().any(|running| running.step != STARTED));
-        if object.spec.action.capture.is_none() && other.spec.action.capture.is_none() {
-            busy.extend(status.running.iter().map(|running| (running.node.clone(), other.name_any())));
+/// The nodes on which tasks run, and the tasks that had an effect.
+#[derive(Default)]
+struct Occupancy {
+    nodes: BusyNodes,
+    tasks: HashSet<String>,
+}
+
+impl Occupancy {
+    /// Notes what a task occupies. Captures change nothing on a node.
+    fn note(&mut self, object: &NodeTask, status: Option<&NodeTaskStatus>) {
+        let running = status.map(|status| status.running.as_slice()).unwrap_or_default();
+        let uid = object.uid().unwrap_or_default();
+        if running.iter().any(|running| running.step != STARTED) {
+            self.tasks.insert(uid.clone());
+        }
+        for running in running.iter().filter(|_| object.spec.action.capture.is_none()) {
+            let tasks = self.nodes.entry(running.node.clone()).or_default();
+            if tasks.iter().all(|(known, _)| *known != uid) {
+                tasks.push((uid.clone(), object.name_any()));
+            }
         }
     }
-    (busy, tasks)
+
+    /// Whether a further task may run, or this one does.
+    fn has_slot(&self, uid: &str) -> bool {
+        self.tasks.len() < TASKS_MAX || self.tasks.contains(uid)
+    }
 }

@@ -33,7 +33,8 @@ pub use status::{
     status = "NodeTaskStatus",
     derive = "PartialEq",
     doc = "One action on nodes: restart a unit, grow the root disk, reboot, or capture.",
-    validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a NodeTask's name is a DNS label")
+    validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a NodeTask's name is a DNS label"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.state) || !(oldSelf.status.state in ['Succeeded', 'Failed', 'Refused']) || (has(self.status) && has(self.status.state) && self.status.state == oldSelf.status.state && (!has(self.status.running) || (has(oldSelf.status.running) && size(self.status.running) <= size(oldSelf.status.running))))").message("a finished NodeTask stays finished: create another one")
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
@@ -50,6 +51,9 @@ pub use status::{
         .field_path(".nodeSelector"),
     validation = Rule::new("!has(self.action.reboot) || !has(self.deadlineMinutes)")
         .message("is not for reboot: that has drainMinutes, and at least 30 minutes to prove itself")
+        .field_path(".deadlineMinutes"),
+    validation = Rule::new("!has(self.action.growRootDisk) || !has(self.deadlineMinutes) || self.deadlineMinutes >= 15")
+        .message("is at least 15 for growRootDisk, which must not be interrupted")
         .field_path(".deadlineMinutes")
 )]
 pub struct NodeTaskSpec {
@@ -72,7 +76,8 @@ pub struct NodeTaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 1000>")]
     pub max_failures: Option<u16>,
-    /// How many minutes a node may take, 1 to 180; 5 for restartUnit, 30 for growRootDisk and capture if absent. Not for reboot.
+    /// How many minutes a node may take, 1 to 180, of growRootDisk at least 15; 5 for restartUnit, 30 for growRootDisk and capture if
+    /// absent. Not for reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 180>")]
     pub deadline_minutes: Option<u16>,

@@ -72,6 +72,20 @@ fn too_many_failures_start_no_further_node() {
     assert!(cluster.pods.is_empty() && status.nodes.unwrap().succeeded < 18);
 }
 
+/// Many tasks that started in the same step: only so many have an effect.
+#[test]
+fn started_task_without_a_slot_has_no_effect() {
+    let mut cluster = Cluster::new(3, selecting(json!({})));
+    cluster.run(2);
+    cluster.has_slot = false;
+    cluster.run(20);
+    assert!(cluster.created.is_empty(), "{:?}", cluster.status());
+    assert!(cluster.status().message.contains("as many tasks run as may at once"));
+    cluster.has_slot = true;
+    cluster.run(100);
+    assert_eq!(cluster.status().nodes, counts(3, 3, 0, 0, 0));
+}
+
 #[test]
 fn stop_switch_starts_no_further_node() {
     let mut cluster = Cluster::new(10, selecting(json!({ "concurrency": 2 })));

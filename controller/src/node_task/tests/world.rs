@@ -1,7 +1,7 @@
 //! A cluster in memory: one task, its nodes, and an action that leaves a Pod on each. A leader can be killed between any two of its
 //! acts: the write of a status, a call of the action, the next step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::node_task::{OBJECT_MAX, RunningNode, TaskState};
@@ -36,6 +36,8 @@ pub(super) struct Cluster {
     pub(super) order: Vec<String>,
     /// The most nodes that ran at once.
     pub(super) most: usize,
+    /// Whether another task may run.
+    pub(super) has_slot: bool,
     /// Whether the object is gone.
     pub(super) is_gone: bool,
     version: u64,
@@ -85,6 +87,7 @@ impl Cluster {
             created: BTreeMap::new(),
             order: Vec::new(),
             most: 0,
+            has_slot: true,
             is_gone: false,
             version: 1,
             acts: 0,
@@ -148,8 +151,8 @@ impl Cluster {
             stopped: self.stopped,
             now: self.now,
             is_settled: true,
-            busy: &BTreeMap::new(),
-            has_slot: true,
+            busy: &HashMap::new(),
+            has_slot: self.has_slot,
         };
         let planned =
             plan(&TaskInput { object: &object, status: status.as_ref(), outcomes: &outcomes, is_undone }, &world);

@@ -235,7 +235,8 @@ fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 
 /// One that cannot be read stays as one, because something of it may be on its node.
 fn running<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RunningNode>, D::Error> {
-    let unreadable = || RunningNode { node: UNREADABLE.to_owned(), ..RunningNode::default() };
+    let unreadable =
+        || RunningNode { node: UNREADABLE.to_owned(), step: "Unreadable".to_owned(), ..RunningNode::default() };
     let Value::Array(elements) = Value::deserialize(deserializer)? else { return Ok(vec![unreadable()]) };
     Ok(elements.into_iter().map(|element| RunningNode::deserialize(element).unwrap_or_else(|_| unreadable())).collect())
 }

@@ -87,6 +87,11 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
             "spec.deadlineMinutes",
             "is not for reboot: that has drainMinutes, and at least 30 minutes to prove itself",
         ),
+        (
+            with(action(json!({ "growRootDisk": {} })), json!({ "deadlineMinutes": 14 })),
+            "spec.deadlineMinutes",
+            "is at least 15 for growRootDisk, which must not be interrupted",
+        ),
         (capture(json!({})), "spec.action.capture", "needs state: true, packets or logs"),
         (capture(json!({ "state": false })), "spec.action.capture", "needs state: true, packets or logs"),
         (action(json!({ "capture": { "state": true, "tokenHash": "A" } })), "spec.action.capture.tokenHash", ""),
@@ -111,6 +116,7 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
     ]
 }
 
+const FINISHED: &str = "a finished NodeTask stays finished: create another one";
 const FIXED: &str = "cannot be changed: create another NodeTask";
 
 /// The rules that are tried here.
@@ -118,6 +124,7 @@ pub(crate) fn tried() -> Vec<Complaint> {
     let rules = broken().into_iter().filter(|(_, _, words)| !words.is_empty());
     let rules = rules.map(|(_, field, words)| (field.to_owned(), words.to_owned()));
     let values = "values are for In and NotIn, which need at least one";
+    let rules = rules.chain([(String::new(), FINISHED.to_owned())]);
     rules
         .chain([
             ("spec".to_owned(), FIXED.to_owned()),
@@ -148,6 +155,28 @@ async fn spec_of_a_node_task_cannot_be_changed() {
             try_replace(&client, &node_task("fixed"), &with(node_task("fixed"), change)).await.unwrap_err();
         assert!(complaints.iter().any(|(_, message)| message.contains(FIXED)), "{complaints:?}");
     }
+}
+
+#[tokio::test]
+async fn finished_node_task_stays_finished() {
+    let client = client().await;
+    let tasks = api(&client, "NodeTask");
+    tasks.create(&PostParams::default(), &typed(&node_task("finished"))).await.unwrap();
+    let write = async |status: Value| {
+        let patch = Patch::Merge(json!({ "status": status }));
+        tasks.patch_status("finished", &PatchParams::default(), &patch).await
+    };
+    let entry = json!({ "node": "a", "step": "Ending" });
+    write(json!({ "state": "Running", "running": [entry] })).await.unwrap();
+    write(json!({ "state": "Failed", "message": "the end" })).await.unwrap();
+    for again in
+        [json!({ "state": "Running" }), json!({ "state": null }), Value::Null, json!({ "running": [entry, entry] })]
+    {
+        let refused = write(again.clone()).await.map(drop).unwrap_err();
+        assert!(refused.to_string().contains(FINISHED), "{again}: {refused}");
+    }
+    write(json!({ "running": [] })).await.unwrap();
+    tasks.delete("finished", &Default::default()).await.unwrap();
 }
 
 /// A selector with so many values of the greatest length.
