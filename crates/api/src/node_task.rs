@@ -76,8 +76,8 @@ pub struct NodeTaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 1000>")]
     pub max_failures: Option<u16>,
-    /// How many minutes a node may take, 1 to 180, of growRootDisk at least 15; 5 for restartUnit, 30 for growRootDisk and capture if
-    /// absent. Not for reboot.
+    /// How many minutes a node may take, 1 to 180, of growRootDisk at least 15. 5 for restartUnit, 30 for growRootDisk and
+    /// capture if absent. Not for reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 180>")]
     pub deadline_minutes: Option<u16>,
