@@ -14,6 +14,7 @@ mod dispatch;
 mod events;
 mod memory;
 mod objects;
+mod operation;
 mod plan;
 mod progress;
 mod reboot;

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use super::agents::{AskError, read_report};
+use crate::cluster::own_image::own_image;
 use crate::cluster::request::send;
 use crate::report::metrics::Metrics;
 
@@ -40,9 +41,10 @@ const SWEEP: Duration = Duration::from_mins(1);
 
 /// Creates, reads and deletes probe Pods.
 pub(crate) struct ProbePods {
+    client: Client,
     pods: Api<Received<Pod>>,
-    /// The controller's own Pods, whose image the probe Pods have.
-    own: Api<Received<Pod>>,
+    /// The controller's own Pod, whose image the probe Pods have.
+    namespace: String,
     name: String,
     metrics: Arc<Metrics>,
     free: Semaphore,
@@ -61,10 +63,10 @@ impl ProbePods {
     /// Those of the controller's Pod with this name and namespace.
     pub(crate) fn new(client: &Client, namespace: &str, name: String, metrics: Arc<Metrics>) -> Self {
         let pods = Api::namespaced(client.clone(), PROBES_NAMESPACE);
-        let own = Api::namespaced(client.clone(), namespace);
         Self {
+            client: client.clone(),
             pods,
-            own,
+            namespace: namespace.to_owned(),
             name,
             metrics,
             free: Semaphore::new(AT_ONCE),
@@ -77,14 +79,14 @@ impl ProbePods {
     pub(crate) async fn ask(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, AskError> {
         let failed = |error: String| AskError::Unreachable(error);
         let Ok(_turn) = self.free.acquire().await else { return Err(AskError::Busy) };
-        let image = self.image().await.map_err(failed)?;
+        let image = own_image(&self.client, &self.namespace, &self.name).await.map_err(failed)?;
         let request = serde_json::to_string(request).map_err(|error| AskError::Refused(error.to_string()))?;
         let name = format!("probe-{:08x}", (chance() * f64::from(u32::MAX)) as u32);
         let pod = template(&name, node, &image, &request).map_err(|error| AskError::Refused(error.to_string()))?;
         self.waiting().insert(name.clone());
         let waiting = PodWait { pods: self, name };
         self.created.notify_one();
-        let new: Api<Pod> = Api::namespaced(self.pods.clone().into_client(), PROBES_NAMESPACE);
+        let new: Api<Pod> = Api::namespaced(self.client.clone(), PROBES_NAMESPACE);
         let created = answered(new.create(&PostParams::default(), &pod)).await;
         self.metrics.wrote("probe_pod", created.is_ok());
         if let Err(error) = created {
@@ -94,16 +96,6 @@ impl ProbePods {
         let result = self.result(&waiting.name).await;
         self.delete(&waiting.name).await;
         result
-    }
-
-    /// The image of the controller's own Pod.
-    async fn image(&self) -> Result<String, String> {
-        let own = ListParams::default().fields(&format!("metadata.name={}", self.name));
-        let found =
-            answered(self.own.list(&own)).await.map_err(|error| format!("read the controller's image: {error}"))?;
-        let own = found.items.into_iter().next().and_then(|pod| pod.0.ok());
-        let image = own.and_then(|pod| pod.spec?.containers.into_iter().next()?.image);
-        image.ok_or_else(|| format!("the controller's own Pod {} is not found: its image is not known", self.name))
     }
 
     async fn result(&self, name: &str) -> Result<ProbeReport, AskError> {

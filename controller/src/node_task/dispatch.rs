@@ -7,7 +7,7 @@ use api::node_task::TaskVerb;
 use tokio::time::timeout;
 
 use super::action::{Next, STARTED, StepInput, TaskContext};
-use super::reboot;
+use super::{operation, reboot};
 
 /// The deadline of one call. Longer work is a step that is observed.
 const LIMIT: Duration = Duration::from_secs(45);
@@ -20,12 +20,16 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
     }
     let deciding = async {
         match input.verb() {
-            Some(TaskVerb::Reboot) => reboot::advance(context, input).await,
+            Some(TaskVerb::RestartUnit | TaskVerb::GrowRootDisk) => operation::advance(context, input).await,
+            Some(TaskVerb::Reboot) => Some(reboot::advance(context, input).await),
             // Each action lands with its arm.
-            _ => Next::Failed(TaskReason::Unsupported, "this version of the controller lacks the action".to_owned()),
+            _ => Some(Next::Failed(
+                TaskReason::Unsupported,
+                "this version of the controller lacks the action".to_owned(),
+            )),
         }
     };
-    timeout(LIMIT, deciding).await.ok()
+    timeout(LIMIT, deciding).await.ok().flatten()
 }
 
 /// Carries out the step that is written. A new leader, and each retry, repeats it.
@@ -34,8 +38,10 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
 /// When it may not have had its effect.
 pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<(), String> {
     let applying = async {
-        let _ = (context, input);
-        Ok(())
+        match input.verb() {
+            Some(TaskVerb::RestartUnit | TaskVerb::GrowRootDisk) => operation::apply(context, input).await,
+            _ => Ok(()),
+        }
     };
     timeout(LIMIT, applying).await.unwrap_or_else(|_| Err(format!("no answer within {LIMIT:?}")))
 }
@@ -47,6 +53,7 @@ pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
 pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
     let undoing = async {
         match input.verb() {
+            Some(TaskVerb::RestartUnit | TaskVerb::GrowRootDisk) => operation::undo(context, input).await,
             Some(TaskVerb::Reboot) => reboot::undo(context, input).await,
             _ => Ok(true),
         }

@@ -15,6 +15,7 @@ mod network_tests;
 mod node_policies;
 mod node_pools;
 mod node_tasks;
+mod operation_pods;
 mod paper;
 mod plan_command;
 mod pod_networks;

@@ -229,7 +229,7 @@ async fn policies_refuse_other_pods(scene: &Scene, as_controller: &Api<Pod>, pod
     assert_forbidden(deleted, "elsewhere", &[only]);
 }
 
-fn assert_forbidden(outcome: kube::Result<()>, what: &str, whys: &[&str]) {
+pub(crate) fn assert_forbidden(outcome: kube::Result<()>, what: &str, whys: &[&str]) {
     match outcome {
         Err(kube::Error::Api(status)) if status.code == 403 => {
             assert!(whys.iter().any(|why| status.message.contains(why)), "{what}: {}", status.message);

@@ -1,5 +1,5 @@
 //! systemd of this machine, through its documented interface on the system bus: the state of units, restarts, and commands as
-//! transient units. Why the bus: docs/decisions/0032.
+//! transient units. Why the bus: docs/decisions/0031.
 //!
 //! ```text
 //!   Systemd::connect ─ /run/dbus/system_bus_socket ─▶ dbus-daemon ─▶ systemd

@@ -45,11 +45,11 @@ impl Exit {
 }
 
 impl Systemd {
-    /// Runs a command until it ends, with its output to a descriptor.
+    /// Runs a command until it ends, with its output to a descriptor, or to the journal: there nothing can go away while it runs.
     ///
     /// # Errors
     /// When systemd refuses it, or does not answer, or the command did not end in time. Then it may still run.
-    pub async fn run(&self, command: &Command<'_>, output: OwnedFd) -> Result<Exit> {
+    pub async fn run(&self, command: &Command<'_>, output: Option<OwnedFd>) -> Result<Exit> {
         let operation = format!("run {}", command.unit);
         self.start(&operation, command, output).await?;
         let ended = timeout(command.limit, self.ended(&operation, command.unit)).await;
@@ -69,26 +69,31 @@ impl Systemd {
         }
     }
 
-    async fn start(&self, operation: &str, command: &Command<'_>, output: OwnedFd) -> Result<()> {
+    async fn start(&self, operation: &str, command: &Command<'_>, output: Option<OwnedFd>) -> Result<()> {
         let program = command.arguments.first().copied().unwrap_or_default();
         let arguments: Vec<String> = command.arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let error_output = output.try_clone().map_err(|source| Error::Call {
-            operation: operation.to_owned(),
-            source: Box::new(zbus::Error::from(source)),
-        })?;
-        let properties: Vec<(&str, Variant<'_>)> = vec![
+        let mut properties: Vec<(&str, Variant<'_>)> = vec![
             ("Description", Variant::from(command.description)),
             // A service whose start is the whole command: the job lasts until it ends.
             ("Type", Variant::from("oneshot")),
             ("TimeoutStartUSec", Variant::from(u64::MAX)),
             ("ExecStart", Variant::from(vec![(program.to_owned(), arguments, false)])),
             ("Environment", Variant::from(vec!["LC_ALL=C"])),
-            ("StandardOutputFileDescriptor", Variant::from(Fd::from(output))),
-            ("StandardErrorFileDescriptor", Variant::from(Fd::from(error_output))),
             // Its result stays until it is read or this connection ends; then it is forgotten, also after a failure.
             ("AddRef", Variant::from(true)),
             ("CollectMode", Variant::from("inactive-or-failed")),
         ];
+        if let Some(output) = output {
+            let errors = output.try_clone().map_err(|source| Error::Call {
+                operation: operation.to_owned(),
+                source: Box::new(zbus::Error::from(source)),
+            })?;
+            properties.push(("StandardOutputFileDescriptor", Variant::from(Fd::from(output))));
+            properties.push(("StandardErrorFileDescriptor", Variant::from(Fd::from(errors))));
+        } else {
+            properties.push(("StandardOutput", Variant::from("journal")));
+            properties.push(("StandardError", Variant::from("journal")));
+        }
         let no_others: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
         self.manager(operation, "StartTransientUnit", &(command.unit, "fail", properties, no_others)).await.map(drop)
     }

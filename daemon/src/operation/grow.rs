@@ -7,7 +7,7 @@ use api::TaskReason;
 use api::operation::OperationReport;
 use systemd::Systemd;
 
-use super::shell::run;
+use super::shell::{run, run_alone};
 use super::{Failure, restart};
 
 const KUBELET: &str = "kubelet.service";
@@ -29,18 +29,20 @@ const LONG: Duration = Duration::from_mins(5);
 pub(super) async fn grow(systemd: &Systemd) -> Result<OperationReport, Failure> {
     let before = size(systemd).await?;
     run(systemd, "rescan", &["/bin/sh", "-c", RESCAN], SHORT).await?.success("the rescan of the root disk")?;
-    let grown = run(systemd, "growfs", &GROW, LONG).await?.success("oci-growfs");
+    let output = run_alone(systemd, "growfs", &GROW, LONG).await?;
     let after = size(systemd).await?;
-    // Some of its versions fail when there is nothing to grow; what counts is the file system.
+    let report =
+        |reason, message: &str| OperationReport { file_system: Some(after), ..OperationReport::new(reason, message) };
     if after <= before {
-        grown?;
+        if !output.has_nothing_to_grow() {
+            output.success("oci-growfs")?;
+        }
+        let message = "there is no free space behind the root file system: nothing was changed";
+        return Ok(report(TaskReason::NotGrown, message));
     }
+    // What counts is the file system, whatever oci-growfs says.
     restart::restart(systemd, KUBELET).await?;
-    let message = match after.saturating_sub(before) {
-        0 => format!("the file system has {after} bytes as before: there was no free space behind it"),
-        grown => format!("the file system grew by {grown} bytes to {after}"),
-    };
-    Ok(OperationReport { file_system: Some(after), ..OperationReport::new(TaskReason::Succeeded, &message) })
+    Ok(report(TaskReason::Succeeded, &format!("the file system grew by {} bytes to {after}", after - before)))
 }
 
 async fn size(systemd: &Systemd) -> Result<u64, Failure> {

@@ -13,6 +13,9 @@ use super::Failure;
 /// The most bytes of a command's output that are kept.
 const OUTPUT_MAX: u64 = 64 << 10;
 
+/// For reading the journal.
+const JOURNAL_LIMIT: Duration = Duration::from_secs(30);
+
 /// What a command did.
 pub(super) struct Output {
     pub(super) exit: Exit,
@@ -32,21 +35,54 @@ pub(super) async fn run(systemd: &Systemd, name: &str, arguments: &[&str], limit
         let _ = io::copy(&mut reader, &mut io::sink());
         String::from_utf8_lossy(&kept).into_owned()
     });
+    let exit = start(systemd, name, arguments, limit, Some(OwnedFd::from(writer))).await?;
+    Ok(Output { exit, text: output.join().unwrap_or_default() })
+}
+
+/// The same for a command that must not be disturbed: its output goes to the journal, so it does not need this Pod.
+pub(super) async fn run_alone(
+    systemd: &Systemd,
+    name: &str,
+    arguments: &[&str],
+    limit: Duration,
+) -> Result<Output, Failure> {
+    let exit = start(systemd, name, arguments, limit, None).await?;
+    let unit = format!("--unit={}", unit(name));
+    let journal = ["/usr/bin/journalctl", &unit, "--output=cat", "--lines=100", "--since=-10min", "--no-pager"];
+    let text = run(systemd, "journal", &journal, JOURNAL_LIMIT).await?.text;
+    Ok(Output { exit, text })
+}
+
+async fn start(
+    systemd: &Systemd,
+    name: &str,
+    arguments: &[&str],
+    limit: Duration,
+    output: Option<OwnedFd>,
+) -> Result<Exit, Failure> {
     // The name is a lock: what an earlier Pod started may still run, and must not meet its own kind.
-    let unit = format!("oke-node-{name}.service");
+    let unit = unit(name);
     let description = format!("OKE Node Manager: {name}");
     let command = Command { unit: &unit, description: &description, arguments, limit };
-    let exit = systemd.run(&command, OwnedFd::from(writer)).await.map_err(|error| match error.is_unit_exists() {
+    systemd.run(&command, output).await.map_err(|error| match error.is_unit_exists() {
         true => Failure {
             reason: TaskReason::OperationFailed,
             message: format!("{unit} still runs: an earlier operation started it"),
         },
         false => error.into(),
-    })?;
-    Ok(Output { exit, text: output.join().unwrap_or_default() })
+    })
+}
+
+fn unit(name: &str) -> String {
+    format!("oke-node-{name}.service")
 }
 
 impl Output {
+    /// Whether growpart, which oci-growfs calls, found no free space. Both then fail.
+    pub(super) fn has_nothing_to_grow(&self) -> bool {
+        self.text.contains("NOCHANGE")
+    }
+
     /// The text, if the command succeeded.
     pub(super) fn success(self, name: &str) -> Result<String, Failure> {
         if self.exit.is_success() {

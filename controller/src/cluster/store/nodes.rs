@@ -46,6 +46,15 @@ pub struct NodeTaint {
     pub key: String,
 }
 
+/// The field that is read of a Node's capacity.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeCapacity {
+    /// The size of the kubelet's file system.
+    #[serde(rename = "ephemeral-storage", deserialize_with = "lenient")]
+    pub ephemeral_storage: Option<String>,
+}
+
 /// The fields that are read of a Node's status: not its images, most of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -53,6 +62,9 @@ pub struct NodeStatus {
     /// The addresses, with their types.
     #[serde(deserialize_with = "lenient_list")]
     pub addresses: Vec<NodeAddress>,
+    /// What the machine has.
+    #[serde(deserialize_with = "lenient")]
+    pub capacity: NodeCapacity,
     /// What is left for pods.
     #[serde(deserialize_with = "lenient")]
     pub allocatable: BTreeMap<String, String>,
@@ -103,6 +115,8 @@ pub struct NodeView {
     pub unschedulable: bool,
     /// The task that cordoned it last, if the annotation is still there.
     pub cordoned_by: Option<Box<str>>,
+    /// The size of its kubelet's file system in bytes, as the kubelet read it at its start.
+    pub ephemeral_storage: Option<u64>,
     /// The keys of its taints.
     pub taints: Box<[Box<str>]>,
     /// Our conditions that it has.
@@ -159,6 +173,7 @@ impl NodeView {
                 allocatable_gpus: gpus(&status.allocatable),
                 runtime: NodeReport::runtime_of(&status.info.container_runtime_version),
             },
+            ephemeral_storage: status.capacity.ephemeral_storage.as_deref().and_then(health::mebibytes).map(bytes),
             boot_id: vcn::excerpt(&status.info.boot_id, BOOT_ID_MAX).into(),
             unschedulable: object.spec.unschedulable,
             cordoned_by: annotations
@@ -178,7 +193,11 @@ fn memory(allocatable: &BTreeMap<String, String>) -> Option<u64> {
     allocatable.get("memory").filter(|amount| *amount != "0")?;
     let is_memory = |name: &str| name == "memory" || name.starts_with("hugepages-");
     let amounts = allocatable.iter().filter(|(name, _)| is_memory(name)).map(|(_, amount)| health::mebibytes(amount));
-    amounts.sum::<Option<f64>>().map(|mebibytes| (mebibytes * f64::from(1 << 20)) as u64)
+    amounts.sum::<Option<f64>>().map(bytes)
+}
+
+fn bytes(mebibytes: f64) -> u64 {
+    (mebibytes * f64::from(1 << 20)) as u64
 }
 
 /// Of `allocatable`, the GPUs of device plugins. None where the Node has no such resource, or where GPUs are divided (MIG): they are

@@ -1,0 +1,136 @@
+//! Operations on a node that need root: a Pod on the node carries each out, and reports (daemon/src/operation). Created once per task
+//! and node; what it may be is fixed by manifests/tasks/operation-pods.yaml.
+//!
+//! ```text
+//!   Started ─▶ Creating ─▶ Running ─▶ result         growth: Running ─▶ Proving, until the Node shows it
+//!              the Pod is    its container
+//!              created       started
+//! ```
+
+mod plan;
+mod pod_state;
+mod template;
+
+use std::time::Duration;
+
+use api::Received;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use resident::logging::chain;
+
+use super::action::{Next, StepInput, TaskContext};
+use crate::cluster::own_image::own_image;
+use crate::cluster::request::{RequestError, send};
+use plan::{CREATING, Facts};
+use pod_state::PodState;
+use template::{Operation, PodOwner};
+
+/// The namespace of the Pods, as in manifests/tasks/operation-pods.yaml.
+pub(crate) const TASKS_NAMESPACE: &str = "oke-node-tasks";
+
+/// Observes a node, and decides what follows; `None` if its Pod cannot be read.
+pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<Next> {
+    let operation = Operation::of(&input.task.spec.action)?;
+    let pod = match read(context, input).await {
+        Ok(pod) => pod,
+        Err(error) => {
+            tracing::warn!(event = "operation_pod.read", name = name(input), error, "retried");
+            return None;
+        }
+    };
+    let created = pod.as_ref().and_then(|Received(pod)| pod.as_ref().ok()?.metadata.creation_timestamp.clone());
+    let facts = Facts {
+        pod_age: created.map(|created| elapsed(&created, input)).unwrap_or_default(),
+        pod: state(pod, &input.running.node),
+        capacity: input.view.as_ref().and_then(|view| view.ephemeral_storage),
+        age: age(input),
+    };
+    Some(plan::next(operation, &input.running, &facts))
+}
+
+/// Creates the Pod, in the step that says so.
+///
+/// # Errors
+/// When the API server refused: during an update of the controller, its image is another one than its Deployment's.
+pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<(), String> {
+    let Some(operation) = Operation::of(&input.task.spec.action).filter(|_| input.running.step == CREATING) else {
+        return Ok(());
+    };
+    let image = own_image(&context.client, &context.namespace, &context.identity).await?;
+    let uid = input.task.metadata.uid.clone().unwrap_or_default();
+    let task = input.task.metadata.name.clone().unwrap_or_default();
+    let owner = PodOwner { task: &task, uid: &uid, node: &input.running.node };
+    let pod = template::pod(&owner, operation, &image).map_err(|error| error.to_string())?;
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), TASKS_NAMESPACE);
+    let created = send(pods.create(&PostParams::default(), &pod)).await;
+    context.metrics.wrote("operation_pod", created.is_ok());
+    match created {
+        Ok(_) => Ok(()),
+        Err(error) if error.code() == Some(409) => Ok(()),
+        Err(error) => Err(format!("create its Pod: {}", chain(&error))),
+    }
+}
+
+/// Deletes the Pod. One of a deleted task ends first: a growth must not be left half-done, nor meet another operation.
+///
+/// # Errors
+/// When the API server refused.
+pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
+    let Some(operation) = Operation::of(&input.task.spec.action) else { return Ok(true) };
+    let pod = match read(context, input).await {
+        Ok(None) => return Ok(true),
+        Ok(Some(pod)) => pod,
+        Err(error) => return Err(format!("read its Pod: {error}")),
+    };
+    // Also when the task's deadline passed.
+    let is_working = state(Some(pod), &input.running.node) == PodState::Running;
+    if is_working && age(input) < operation.limit() {
+        return Ok(false);
+    }
+    let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), TASKS_NAMESPACE);
+    // At once, also if the kubelet is dead: its container ended, or did not start.
+    let deleted = send(pods.delete(&name(input), &DeleteParams::default().grace_period(0))).await;
+    context.metrics.wrote("operation_pod_delete", deleted.is_ok());
+    match deleted {
+        Ok(_) => Ok(false),
+        Err(error) if error.code() == Some(404) => Ok(true),
+        Err(error) => Err(format!("delete its Pod: {}", chain(&error))),
+    }
+}
+
+async fn read(context: &TaskContext, input: &StepInput) -> Result<Option<Received<Pod>>, String> {
+    let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), TASKS_NAMESPACE);
+    match send(pods.get(&name(input))).await {
+        Ok(pod) => Ok(Some(pod)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(chain(&error)),
+    }
+}
+
+fn is_absent(error: &RequestError) -> bool {
+    error.code() == Some(404)
+}
+
+fn state(pod: Option<Received<Pod>>, node: &str) -> PodState {
+    match pod {
+        None => PodState::Absent,
+        Some(Received(Ok(pod))) => PodState::of(&pod, node),
+        Some(Received(Err(unreadable))) => PodState::Invalid(format!("its Pod is unreadable: {}", unreadable.error)),
+    }
+}
+
+fn name(input: &StepInput) -> String {
+    let uid = input.task.metadata.uid.as_deref().unwrap_or_default();
+    PodOwner { task: "", uid, node: &input.running.node }.pod_name()
+}
+
+/// How long ago the step began.
+fn age(input: &StepInput) -> Duration {
+    input.running.since.as_ref().map(|since| elapsed(since, input)).unwrap_or_default()
+}
+
+fn elapsed(since: &Time, input: &StepInput) -> Duration {
+    Duration::try_from(input.now.duration_since(since.0)).unwrap_or_default()
+}

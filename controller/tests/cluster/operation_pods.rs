@@ -1,0 +1,279 @@
+//! Pods of operations on a real API server, with real tokens: which ones the controller, an administrator and a user with a verb may
+//! create. What is not exactly such a Pod is refused to all of them.
+
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use kube_harness::{ApiServer, Bound, ServiceAccount, wait_until};
+use serde_json::{Value, json};
+
+use crate::probe_pods::assert_forbidden;
+use crate::scene::manifest;
+
+const NAMESPACE: &str = "oke-node-tasks";
+const UID: &str = "00000000-0000-4000-8000-000000000001";
+
+/// A change of a Pod.
+type Change = fn(&mut Value);
+
+/// An API server with the policies, and a client per user.
+struct Cluster {
+    _server: ApiServer,
+    controller: Api<Pod>,
+    administrator: Api<Pod>,
+    /// Has the verb `restart-unit` only.
+    operator: Api<Pod>,
+    /// Has no verb.
+    user: Api<Pod>,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let server = ApiServer::start().unwrap();
+        for file in [
+            "namespace.yaml",
+            "crds.yaml",
+            "admission.yaml",
+            "controller.yaml",
+            "probe-pods.yaml",
+            "../tasks/operation-pods.yaml",
+        ] {
+            server.apply(&manifest(file)).await.unwrap();
+        }
+        let admin = server.client(server.admin()).unwrap();
+        // Kubernetes' own controller would count.
+        let quotas: Api<ResourceQuota> = Api::namespaced(admin.clone(), NAMESPACE);
+        let counted = json!({ "status": { "hard": { "pods": "100" }, "used": { "pods": "0" } } });
+        quotas.patch_status("oke-node-task", &PatchParams::default(), &Patch::Merge(counted)).await.unwrap();
+        let pods = |client: &Client| Api::namespaced(client.clone(), NAMESPACE);
+        let of = async |account: &ServiceAccount| {
+            let token = server.token(account, &Bound::Nothing).await.unwrap();
+            pods(&server.client(&token).unwrap())
+        };
+        let controller = of(&ServiceAccount::new("oke-node-manager", "oke-node-controller")).await;
+        server.create_account(&ServiceAccount::new(NAMESPACE, "default")).await.unwrap();
+        let (operator, user) = (ServiceAccount::new("default", "operator"), ServiceAccount::new("default", "user"));
+        for (role, group, resource, verb) in [
+            ("may-create-pods", "", "pods", "create"),
+            ("may-restart", "oke.oraclecloud.com", "nodetasks", "restart-unit"),
+        ] {
+            let rules = json!([{ "apiGroups": [group], "resources": [resource], "verbs": [verb] }]);
+            let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": { "name": role }, "rules": rules });
+            server.apply_object(role).await.unwrap();
+        }
+        for account in [&operator, &user] {
+            server.create_account(account).await.unwrap();
+            bind(&server, account, "may-create-pods").await;
+        }
+        bind(&server, &operator, "may-restart").await;
+        let (operator, user) = (of(&operator).await, of(&user).await);
+        Self { controller, administrator: pods(&admin), operator, user, _server: server }
+    }
+}
+
+async fn bind(server: &ApiServer, account: &ServiceAccount, role: &str) {
+    server
+        .apply_object(json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": format!("{}-{role}", account.name) },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [{ "kind": "ServiceAccount", "name": account.name, "namespace": account.namespace }] }))
+        .await
+        .unwrap();
+}
+
+/// The Pod that the controller creates, changed.
+fn pod(change: Change) -> Pod {
+    let mut value: Value = serde_json::from_str(include_str!("../../golden/operation/pod.json")).unwrap();
+    change(&mut value);
+    serde_json::from_value(value).unwrap()
+}
+
+async fn create(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
+    pods.create(&PostParams::default(), pod).await.map(drop)
+}
+
+fn grow(pod: &mut Value) {
+    pod["spec"]["containers"][0]["args"] = json!(["operation", "grow-root-disk"]);
+    pod["spec"]["activeDeadlineSeconds"] = json!(600);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_pod_of_an_operation_is_admitted_and_only_with_its_verb() {
+    let cluster = Cluster::start().await;
+    wait_until("the policies are in force", async || {
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let refused = cluster.administrator.create(&dry_run, &pod(|pod| pod["spec"]["hostPID"] = json!(true))).await;
+        matches!(refused, Err(kube::Error::Api(status)) if status.message.contains("oke-node-task-pods"))
+    })
+    .await;
+    for change in [|_: &mut Value| (), grow] {
+        for pods in [&cluster.controller, &cluster.administrator] {
+            let pod = pod(change);
+            create(pods, &pod).await.unwrap();
+            pods.delete(pod.metadata.name.as_deref().unwrap(), &DeleteParams::default().grace_period(0)).await.unwrap();
+        }
+    }
+    // Each verb is for its action.
+    let needs = ["needs the action's verb on nodetasks"];
+    assert_forbidden(create(&cluster.user, &pod(|_| ())).await, "restart without a verb", &needs);
+    assert_forbidden(create(&cluster.user, &pod(grow)).await, "grow without a verb", &needs);
+    assert_forbidden(create(&cluster.operator, &pod(grow)).await, "grow with the verb restart-unit", &needs);
+    create(&cluster.operator, &pod(|_| ())).await.unwrap();
+
+    for (name, change) in changes() {
+        for pods in [&cluster.controller, &cluster.administrator, &cluster.operator] {
+            // Kubernetes itself refuses a mirror Pod with an account.
+            let refusals = ["'oke-node-task-pods' with binding", "a mirror pod may not reference"];
+            assert_forbidden(create(pods, &pod(change)).await, name, &refusals);
+        }
+    }
+    nothing_of_an_admitted_pod_changes(&cluster).await;
+}
+
+async fn nothing_of_an_admitted_pod_changes(cluster: &Cluster) {
+    let name = pod(|_| ()).metadata.name.unwrap();
+    let patches = [
+        ("image", json!({ "spec": { "containers": [{ "name": "operation", "image": "busybox" }] } })),
+        ("deadline", json!({ "spec": { "activeDeadlineSeconds": 1 } })),
+        ("label", json!({ "metadata": { "labels": { "app": "cart" } } })),
+        ("finalizer", json!({ "metadata": { "finalizers": ["example.com/kept"] } })),
+        ("interfaces", json!({ "metadata": { "annotations": { "oke.oraclecloud.com/interfaces": "storage" } } })),
+    ];
+    for (what, patch) in patches {
+        let changed = cluster.administrator.patch(&name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        assert_forbidden(changed.map(drop), what, &["must not be changed"]);
+    }
+    let debugger = json!({ "spec": { "ephemeralContainers": [{ "name": "debug", "image": "busybox" }] } });
+    let debugged = cluster
+        .administrator
+        .patch_ephemeral_containers(&name, &PatchParams::default(), &Patch::Strategic(debugger))
+        .await;
+    assert_forbidden(debugged.map(drop), "ephemeral container", &["must not be changed"]);
+    for subresource in ["exec?command=id&stdout=true", "attach?stdout=true", "portforward"] {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}/{subresource}");
+        let request = hyper::Request::post(path).body(Vec::new()).unwrap();
+        let connected = cluster.administrator.clone().into_client().request_text(request).await.map(drop);
+        assert_forbidden(connected, subresource, &["connections to an operation's Pod are refused"]);
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn changes() -> Vec<(&'static str, Change)> {
+    vec![
+        ("image", |pod| pod["spec"]["containers"][0]["image"] = json!("busybox")),
+        ("command", |pod| pod["spec"]["containers"][0]["command"] = json!(["/bin/sh"])),
+        ("no command", |pod| pod["spec"]["containers"][0]["command"] = json!(null)),
+        ("program's command", |pod| pod["spec"]["containers"][0]["args"] = json!(["run"])),
+        ("unit", |pod| pod["spec"]["containers"][0]["args"][2] = json!("sshd.service")),
+        ("further argument", |pod| {
+            pod["spec"]["containers"][0]["args"] =
+                json!(["operation", "restart-unit", "crio.service", "--message=/run/dbus/x"]);
+        }),
+        ("option first", |pod| {
+            pod["spec"]["containers"][0]["args"] = json!(["operation", "--bus=/x", "grow-root-disk"])
+        }),
+        ("no arguments", |pod| pod["spec"]["containers"][0]["args"] = json!([])),
+        ("container's name", |pod| pod["spec"]["containers"][0]["name"] = json!("other")),
+        ("variable", |pod| pod["spec"]["containers"][0]["env"] = json!([{ "name": "LD_PRELOAD", "value": "x" }])),
+        ("env-from", |pod| pod["spec"]["containers"][0]["envFrom"] = json!([{ "secretRef": { "name": "a" } }])),
+        ("port", |pod| pod["spec"]["containers"][0]["ports"] = json!([{ "containerPort": 80 }])),
+        ("liveness", |pod| {
+            pod["spec"]["containers"][0]["livenessProbe"] = json!({ "exec": { "command": ["/bin/sh"] } })
+        }),
+        ("lifecycle", |pod| {
+            pod["spec"]["containers"][0]["lifecycle"] = json!({ "postStart": { "exec": { "command": ["a"] } } })
+        }),
+        ("working folder", |pod| pod["spec"]["containers"][0]["workingDir"] = json!("/run/dbus")),
+        ("message path", |pod| pod["spec"]["containers"][0]["terminationMessagePath"] = json!("/etc/passwd")),
+        ("message policy", |pod| {
+            pod["spec"]["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+        }),
+        ("pull policy", |pod| pod["spec"]["containers"][0]["imagePullPolicy"] = json!("Always")),
+        ("stdin", |pod| pod["spec"]["containers"][0]["stdin"] = json!(true)),
+        ("terminal", |pod| pod["spec"]["containers"][0]["tty"] = json!(true)),
+        ("capability", |pod| {
+            pod["spec"]["containers"][0]["securityContext"]["capabilities"]["add"] = json!(["SYS_ADMIN"]);
+        }),
+        ("kept capabilities", |pod| pod["spec"]["containers"][0]["securityContext"]["capabilities"] = json!({})),
+        ("privileged", |pod| {
+            pod["spec"]["containers"][0]["securityContext"] = json!({ "privileged": true });
+        }),
+        ("escalation", |pod| pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true)),
+        ("writable root", |pod| {
+            pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = json!(false)
+        }),
+        ("unmasked proc", |pod| {
+            pod["spec"]["hostUsers"] = json!(false);
+            pod["spec"]["containers"][0]["securityContext"]["procMount"] = json!("Unmasked");
+        }),
+        ("own user", |pod| pod["spec"]["containers"][0]["securityContext"]["runAsUser"] = json!(65532)),
+        ("cpu", |pod| pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("64")),
+        ("memory", |pod| pod["spec"]["containers"][0]["resources"]["limits"]["memory"] = json!("64Gi")),
+        ("no resources", |pod| pod["spec"]["containers"][0]["resources"] = json!(null)),
+        ("writable mount", |pod| pod["spec"]["containers"][0]["volumeMounts"][0]["readOnly"] = json!(false)),
+        ("mount path", |pod| pod["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] = json!("/mnt")),
+        ("propagation", |pod| {
+            pod["spec"]["containers"][0]["volumeMounts"][0]["mountPropagation"] = json!("HostToContainer");
+        }),
+        ("folder of the host", |pod| pod["spec"]["volumes"][0]["hostPath"]["path"] = json!("/")),
+        ("file of the host", |pod| {
+            pod["spec"]["volumes"][0]["hostPath"] = json!({ "path": "/run/dbus/system_bus_socket", "type": "Socket" });
+        }),
+        ("created folder", |pod| pod["spec"]["volumes"][0]["hostPath"]["type"] = json!("DirectoryOrCreate")),
+        ("second volume", |pod| {
+            pod["spec"]["volumes"].as_array_mut().unwrap().push(json!({ "name": "a", "emptyDir": {} }));
+        }),
+        ("second container", |pod| {
+            let mut second = pod["spec"]["containers"][0].clone();
+            second["name"] = json!("second");
+            pod["spec"]["containers"].as_array_mut().unwrap().push(second);
+        }),
+        ("init container", |pod| pod["spec"]["initContainers"] = json!([{ "name": "a", "image": "oke-node-manager" }])),
+        ("user", |pod| pod["spec"]["securityContext"]["runAsUser"] = json!(65532)),
+        ("group", |pod| pod["spec"]["securityContext"]["runAsGroup"] = json!(1)),
+        ("groups", |pod| pod["spec"]["securityContext"]["supplementalGroups"] = json!([1])),
+        ("seccomp", |pod| pod["spec"]["securityContext"]["seccompProfile"]["type"] = json!("Unconfined")),
+        ("selinux", |pod| pod["spec"]["securityContext"]["seLinuxOptions"]["type"] = json!("container_t")),
+        ("sysctl", |pod| {
+            pod["spec"]["securityContext"]["sysctls"] = json!([{ "name": "net.ipv4.ip_forward", "value": "1" }])
+        }),
+        ("host network", |pod| pod["spec"]["hostNetwork"] = json!(true)),
+        ("host processes", |pod| pod["spec"]["hostPID"] = json!(true)),
+        ("host ipc", |pod| pod["spec"]["hostIPC"] = json!(true)),
+        ("user namespace", |pod| pod["spec"]["hostUsers"] = json!(false)),
+        ("shared processes", |pod| pod["spec"]["shareProcessNamespace"] = json!(true)),
+        ("host name", |pod| pod["spec"]["hostname"] = json!("a")),
+        ("alias", |pod| pod["spec"]["hostAliases"] = json!([{ "ip": "10.0.0.1", "hostnames": ["a"] }])),
+        ("dns", |pod| pod["spec"]["dnsPolicy"] = json!("ClusterFirst")),
+        ("selector", |pod| pod["spec"]["nodeSelector"] = json!({ "a": "b" })),
+        ("no node", |pod| pod["spec"]["nodeName"] = json!(null)),
+        ("restart policy", |pod| pod["spec"]["restartPolicy"] = json!("Always")),
+        ("no deadline", |pod| pod["spec"]["activeDeadlineSeconds"] = json!(null)),
+        ("long deadline", |pod| pod["spec"]["activeDeadlineSeconds"] = json!(600)),
+        ("grace", |pod| pod["spec"]["terminationGracePeriodSeconds"] = json!(30)),
+        ("token", |pod| pod["spec"]["automountServiceAccountToken"] = json!(true)),
+        ("account", |pod| pod["spec"]["serviceAccountName"] = json!("default")),
+        ("links", |pod| pod["spec"]["enableServiceLinks"] = json!(true)),
+        ("class", |pod| pod["spec"]["priorityClassName"] = json!("system-cluster-critical")),
+        ("tolerations", |pod| pod["spec"]["tolerations"] = json!([])),
+        ("scheduler", |pod| pod["spec"]["schedulerName"] = json!("other")),
+        ("pull secret", |pod| pod["spec"]["imagePullSecrets"] = json!([{ "name": "a" }])),
+        ("label", |pod| pod["metadata"]["labels"]["app"] = json!("cart")),
+        ("no label", |pod| pod["metadata"]["labels"] = json!(null)),
+        ("annotation", |pod| pod["metadata"]["annotations"] = json!({ "a": "b" })),
+        ("mirror Pod", |pod| pod["metadata"]["annotations"] = json!({ "kubernetes.io/config.mirror": "a" })),
+        ("finalizer", |pod| pod["metadata"]["finalizers"] = json!(["example.com/kept"])),
+        ("no owner", |pod| pod["metadata"]["ownerReferences"] = json!(null)),
+        ("owner's kind", |pod| pod["metadata"]["ownerReferences"][0]["kind"] = json!("NodePolicy")),
+        ("owner's uid", |pod| {
+            pod["metadata"]["ownerReferences"][0]["uid"] = json!("00000000-0000-4000-8000-000000000002")
+        }),
+        ("controlling owner", |pod| pod["metadata"]["ownerReferences"][0]["controller"] = json!(true)),
+        ("name", |pod| pod["metadata"]["name"] = json!("restart")),
+        ("name of another task", |pod| {
+            pod["metadata"]["name"] = json!("00000000-0000-4000-8000-000000000002-00000000")
+        }),
+        ("generated name", |pod| pod["metadata"]["generateName"] = json!(UID)),
+    ]
+}
