@@ -162,7 +162,7 @@ fn chart_and_components_render_the_same_tasks() {
     }
     let without = template(&[]).unwrap();
     assert!(
-        !without.contains("oke-node-tasks") && !without.contains("name: oke-node-task-admin"),
+        !without.contains(": oke-node-tasks") && !without.contains("name: oke-node-task-admin"),
         "neither namespace nor role"
     );
     assert!(!without.contains("pods/eviction") || !without.contains("name: oke-node-controller-reboot"));
