@@ -170,14 +170,14 @@ pub(crate) fn entry(input: &StepInput, step: RebootStep, node: Option<&NodeFacts
     entry
 }
 
-/// The node whose reboot comes first: the one that is further, then by the uid of its task.
+/// The node whose reboot comes first, among those that began: the one that is further, then by the uid of its task.
 fn other(input: &StepInput, step: RebootStep) -> Option<String> {
     let rank = |step: &str| match RebootStep::from_word(step) {
         Some(step) => RebootStep::ALL.iter().position(|it| *it == step).unwrap_or_default(),
         None => RebootStep::ALL.len(),
     };
     let own = (std::cmp::Reverse(rank(step.as_str())), input.task.metadata.uid.clone().unwrap_or_default());
-    let first = input.reboots.iter().filter(|other| other.step != ENDING);
+    let first = input.reboots.iter().filter(|other| other.step != ENDING && other.step != STARTED);
     first
         .map(|other| ((std::cmp::Reverse(rank(&other.step)), other.uid.clone()), other))
         .filter(|(order, _)| *order < own)

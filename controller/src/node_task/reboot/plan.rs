@@ -46,7 +46,7 @@ pub(crate) fn step(run: &RebootRun<'_>, facts: &RebootFacts<'_>) -> Next {
             fail(TaskReason::NodeGone, "it was not reset".to_owned())
         }
         (RebootStep::Started, Some(node)) => start(run, facts, node),
-        (RebootStep::Cordoning, Some(node)) => cordon(run, facts, node),
+        (RebootStep::Cordoning, Some(node)) => cordon(facts, node),
         (RebootStep::Draining, Some(node)) => drain(run, facts, node),
         (RebootStep::Resetting, node) => reset(run, facts, node.as_ref()),
         (RebootStep::Proving, node) => prove(run, facts, node.as_ref()),
@@ -86,6 +86,11 @@ pub(crate) fn proof(run: &RebootRun<'_>, node: Option<&NodeFacts<'_>>) -> Result
 fn is_replaced(run: &RebootRun<'_>, node: &NodeFacts<'_>) -> bool {
     let recorded = run.record.instance;
     !recorded.is_empty() && node.instance.is_some_and(|instance| instance.as_str() != recorded)
+}
+
+/// Whether the Node names the instance that the status has. A status alone restarts nothing.
+fn is_named(run: &RebootRun<'_>, node: &NodeFacts<'_>) -> bool {
+    node.instance.is_some_and(|instance| instance.as_str() == run.record.instance)
 }
 
 fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> Next {
@@ -147,15 +152,14 @@ fn leave_node(facts: &RebootFacts<'_>) -> Option<Next> {
     }
 }
 
-fn cordon(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> Next {
+fn cordon(facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> Next {
     match node.cordon {
         Cordon::Own => Next::Enter { step: RebootStep::Draining, is_recorded: false },
         Cordon::Foreign => skip(TaskReason::Cordoned, "another program or person cordoned it first".to_owned()),
         Cordon::Absent | Cordon::Lifted => match (&node.mark, obstacle(facts)) {
             (Some(mark), _) => skip(mark.reason, mark.message.clone()),
-            // Nothing was done yet.
-            (None, Some(Next::Wait(why))) if run.is_over(run.drain_limit) => fail(TaskReason::DrainBlocked, why),
-            (None, Some(wait)) => wait,
+            // Nothing was done yet, and another reboot may go first.
+            (None, Some(_)) => Next::Enter { step: RebootStep::Started, is_recorded: false },
             (None, None) => Next::Do(Effect::Cordon),
         },
     }
@@ -230,6 +234,9 @@ fn unsent(
     if facts.is_stopped || node.cordon != Cordon::Own {
         return Next::Enter { step: RebootStep::Draining, is_recorded: false };
     }
+    if !is_named(run, node) {
+        return Next::Wait("the Node's providerID does not name the instance".to_owned());
+    }
     let is_late = run.elapsed > RESET_LIMIT;
     match refusal {
         Some(refusal) if is_late || !refusal.is_transient => fail(TaskReason::ResetRefused, refusal.message.clone()),
@@ -248,7 +255,10 @@ fn uncertain(run: &RebootRun<'_>, node: Option<&NodeFacts<'_>>, refusal: Option<
         };
     }
     match refusal {
-        _ if run.elapsed <= RESET_LIMIT => Next::Do(Effect::Reset),
+        _ if run.elapsed <= RESET_LIMIT && node.is_some_and(|node| is_named(run, node)) => Next::Do(Effect::Reset),
+        _ if run.elapsed <= RESET_LIMIT => {
+            Next::Wait("OCI may have the reset; the Node does not name the instance".to_owned())
+        }
         // What another leader sent would have shown by now.
         Some(refusal) if is_sound && run.is_over(SHOW_LIMIT) => fail(TaskReason::ResetRefused, refusal.message.clone()),
         Some(refusal) if is_sound => Next::Wait(format!("OCI may have an earlier request; {}", refusal.message)),

@@ -1,6 +1,6 @@
 //! The request to OCI: it is sent with one retry token per task, so that OCI carries it out once.
 
-use oci::{CloudView, Error, InstanceState, Kind, Oci, RetryToken};
+use oci::{CloudView, Error, Instance, InstanceState, Kind, Oci, RetryToken};
 use vcn::{Ocid, excerpt, printable};
 
 use super::facts::{Refusal, ResetState};
@@ -64,10 +64,38 @@ pub(crate) async fn check(cloud: &CloudView, instance: &Ocid, node: &NodeView) -
             "the instance's metadata and the Node's annotation name different node pools".to_owned(),
         );
     }
+    let stopped =
+        [InstanceState::Stopping, InstanceState::Stopped, InstanceState::Terminating, InstanceState::Terminated];
     match found.lifecycle_state {
+        InstanceState::Running if found.node_pool.is_none() => check_address(cloud, &found, node).await,
         InstanceState::Running => InstanceCheck::Sound,
+        state if stopped.contains(&state) => InstanceCheck::Wrong(format!("the instance is {state:?}, not running")),
         other => InstanceCheck::Unknown(format!("the instance is {other:?}, not running")),
     }
+}
+
+/// Without a node pool of OKE, the instance's own address must be the Node's.
+async fn check_address(cloud: &CloudView, instance: &Instance, node: &NodeView) -> InstanceCheck {
+    let attachments = match cloud.vnic_attachments(&instance.compartment_id, Some(&instance.id)).await {
+        Ok(attachments) => attachments,
+        Err(error) => return InstanceCheck::Unknown(words(&error)),
+    };
+    for id in attachments.iter().filter_map(|attachment| attachment.vnic_id.as_ref()) {
+        match cloud.vnic(id).await {
+            Ok(read) if read.value.is_primary => {
+                let addresses = read.value.private_ip.into_iter().chain(read.value.ipv6_addresses);
+                return match addresses.into_iter().any(|address| node.addresses.contains(&address)) {
+                    true => InstanceCheck::Sound,
+                    false => InstanceCheck::Wrong("the instance has another address than the Node".to_owned()),
+                };
+            }
+            Ok(_) => {}
+            // A VNIC that was detached meanwhile is not the primary one.
+            Err(error) if error.is_not_found_or_forbidden() => {}
+            Err(error) => return InstanceCheck::Unknown(words(&error)),
+        }
+    }
+    InstanceCheck::Wrong("the instance has no primary VNIC that can be read".to_owned())
 }
 
 /// OCI's words with the number for Oracle's support.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::node_task::RunningNode;
 use api::{Reason as _, TaskReason};
 use kube::ResourceExt as _;
 use resident::logging::chain;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use super::cordon::{cordon, uncordon};
 use super::evict::evict;
-use super::facts::{Effect, End, Next, NodeFacts, RebootFacts, RebootRun, RebootStep};
+use super::facts::{Effect, End, Next, NodeFacts, RebootFacts, RebootRun, RebootStep, ResetState};
 use super::observe::{entry, observe, run_of, step_of};
 use super::plan::step;
 use super::reset::{InstanceCheck, check, reset};
@@ -22,8 +23,10 @@ const EVICTIONS_MAX: usize = 64;
 
 /// Observes the node, and does what follows.
 pub(in crate::node_task) async fn advance(context: &TaskContext, input: &StepInput) -> TaskNext {
-    let Some(at) = step_of(&input.running) else {
-        return TaskNext::Failed(TaskReason::Unreadable, format!("unknown step {}", input.running.step));
+    let Some(at) = step_of(&input.running).filter(|_| input.task.spec.node.as_ref() == Some(&input.running.node))
+    else {
+        let RunningNode { step, node, .. } = &input.running;
+        return TaskNext::Failed(TaskReason::Unreadable, format!("the task has no step {step} on {node}"));
     };
     let (uid, owner) = identity(input);
     let memory = context.reboots.recall(&uid, &input.running, Instant::now());
@@ -157,6 +160,8 @@ async fn carry_out(context: &TaskContext, input: &StepInput, effect: Effect, fac
         }
         Effect::Reset => {
             let Ok(instance) = input.running.instance.parse() else { return "no instance is recorded".to_owned() };
+            // This call may be dropped while OCI has the request.
+            reboots.note(&uid, &input.running, |memory| memory.reset = ResetState::Uncertain { refusal: None });
             let known = reset(&context.cloud, &instance, &uid, &facts.reset).await;
             tracing::info!(event = "reboot.reset", node, instance = %instance, state = ?known);
             reboots.note(&uid, &input.running, |memory| memory.reset = known);

@@ -291,11 +291,22 @@ fn reset_is_repeated_only_until_it_shows_or_its_time_is_over() {
 fn one_node_at_a_time_is_rebooted() {
     let id = instance("a");
     let waiting = || RebootFacts { other: Some("b".to_owned()), ..facts(&id) };
-    for (before, cordon) in [(RebootStep::Started, Cordon::Absent), (RebootStep::Cordoning, Cordon::Absent)] {
-        let next = step(&run(before, MINUTE), &with(waiting(), |node| node.cordon = cordon));
-        assert!(waits(&next, "b is first"), "{next:?}");
-    }
+    let fresh = with(waiting(), |node| node.cordon = Cordon::Absent);
+    assert!(waits(&step(&run(RebootStep::Started, MINUTE), &fresh), "b is first"));
+    assert_eq!(step(&run(RebootStep::Cordoning, MINUTE), &fresh), enter(RebootStep::Started, false));
     assert!(waits(&step(&run(RebootStep::Draining, MINUTE), &waiting()), "b is first"));
+}
+
+#[test]
+fn status_alone_restarts_no_instance() {
+    let id = instance("a");
+    let resets = [ResetState::Unsent { refusal: None }, ResetState::Uncertain { refusal: None }];
+    for reset in resets {
+        let unnamed = with(RebootFacts { reset: reset.clone(), ..facts(&id) }, |node| node.instance = None);
+        assert!(matches!(step(&run(RebootStep::Resetting, MINUTE), &unnamed), Next::Wait(_)), "{reset:?}");
+        let gone = RebootFacts { node: None, reset: reset.clone(), ..facts(&id) };
+        assert_ne!(step(&run(RebootStep::Resetting, MINUTE), &gone), Next::Do(Effect::Reset), "{reset:?}");
+    }
 }
 
 #[test]
