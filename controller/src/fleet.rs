@@ -11,7 +11,7 @@
 //! The sweep also sends the rules of health signals ([`rules`]) to agents that have others, and [`plugin_states`] adds to the
 //! roster what only the OCI API knows.
 //!
-//! [`bundle`] relays what agents send for support, as one stream.
+//! [`bundle`] and [`capture`] relay what agents send for support, as one stream.
 //!
 //! Summaries are lost with the leader: the next one asks every agent within half a minute, and judges a node only after its
 //! first answer.
@@ -20,6 +20,7 @@ pub(crate) mod account;
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod bundle;
+pub(crate) mod capture;
 pub(crate) mod census;
 pub(crate) mod condition;
 pub(crate) mod findings;
@@ -29,6 +30,7 @@ pub(crate) mod keys;
 pub(crate) mod permits;
 pub(crate) mod plugin_states;
 pub(crate) mod poll;
+mod relay;
 pub(crate) mod roster;
 pub(crate) mod rules;
 pub(crate) mod rules_file;

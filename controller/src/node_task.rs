@@ -8,8 +8,8 @@
 //!                                  └─▶ status written ─▶ action (apply), Events; undo of what ended or was deleted
 //! ```
 
-#[expect(dead_code, reason = "each action uses a part of it")]
 mod action;
+mod capture;
 mod dispatch;
 mod events;
 mod memory;

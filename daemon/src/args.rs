@@ -154,6 +154,18 @@ pub enum HostNetworking {
     Off,
 }
 
+/// Which captures the controller may request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum CaptureScope {
+    /// None.
+    #[default]
+    Off,
+    /// State and headers of packets.
+    Headers,
+    /// Packets with their payload, too.
+    Payload,
+}
+
 /// All settings.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "agent-options")]
@@ -221,6 +233,9 @@ pub struct Options {
     /// of pods owns stay refused [default: none]
     #[arg(long, global = true, env = "TUNABLE_KEYS", value_name = "KEYS", value_parser = TunableKeys::parse)]
     pub tunable_keys: Option<TunableKeys>,
+    /// Which captures the controller may request of this node, for NodeTasks (docs/captures.md)
+    #[arg(long, global = true, env = "CAPTURES", value_enum, default_value = "off", value_name = "WHAT")]
+    pub captures: CaptureScope,
     /// The address of /healthz, /readyz and /metrics
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
     pub listen: SocketAddr,

@@ -27,13 +27,14 @@ use api::capture::{CAPTURE_TTL_MAX, CAPTURES_MAX, CaptureProgress, CaptureStart,
 use channel::Reply;
 use resident::config::Layers;
 use stream::{Chunks, pipe};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::cli::bundle;
 use crate::redaction::Redactions;
-use crate::settings::Settings;
-use error::CaptureError;
+use crate::settings::{CaptureScope, Settings};
+pub(crate) use error::CaptureError;
 use packets::{CapturedPackets, PacketSource, bytes_max};
 use space::FreeSpace;
 use store::CaptureFolder;
@@ -88,33 +89,53 @@ impl Captures {
 
     /// Starts one. One that is there, with the same parts, stays as it is.
     pub(crate) fn start(&self, start: CaptureStart) -> Result<CaptureProgress, CaptureError> {
-        check(&start)?;
         let mut kept = self.lock();
         if let Some(known) = kept.get(&start.uid) {
             return if known.start == start { Ok(known.progress()) } else { Err(CaptureError::Other) };
         }
-        if kept.values().filter(|kept| !matches!(kept.outcome, Some(Err(_)))).count() >= CAPTURES_MAX {
-            return Err(CaptureError::TooMany(CAPTURES_MAX));
-        }
-        FreeSpace::of(&self.base)?.check(size_max(&start))?;
-        let source = start.packets.as_ref().map(PacketSource::open).transpose()?;
+        let source = self.check_with(&start, &kept)?;
         let folder = CaptureFolder::create(&self.base, &start.uid, start.logs);
         let folder = folder.map_err(|error| CaptureError::Write("the capture's folder", error))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let work = Work { captures: self.clone(), start: start.clone(), folder: folder.clone(), stop: stop.clone() };
+        let work = Work {
+            captures: self.clone(),
+            start: start.clone(),
+            folder: folder.clone(),
+            stop: stop.clone(),
+            runtime: Handle::current(),
+        };
         if let Err(error) = thread::Builder::new().name("capture".to_owned()).spawn(move || work.run(source)) {
             folder.remove();
             return Err(CaptureError::Thread(error));
         }
         tracing::info!(event = "capture.started", uid = start.uid);
-        let (captures, uid, expiring) = (self.clone(), start.uid.clone(), stop.clone());
-        let time = Duration::from_secs(start.ttl_seconds.clamp(1, CAPTURE_TTL_MAX).into());
-        tokio::spawn(async move {
-            sleep(time).await;
-            captures.remove_if(&uid, |kept| Arc::ptr_eq(&kept.stop, &expiring));
-        });
         kept.insert(start.uid.clone(), Kept { start, folder, stop, outcome: None });
         Ok(CaptureProgress::default())
+    }
+
+    /// Whether one could start.
+    pub(crate) fn check(&self, start: &CaptureStart) -> Result<(), CaptureError> {
+        self.check_with(start, &self.lock()).map(drop)
+    }
+
+    fn check_with(
+        &self,
+        start: &CaptureStart,
+        kept: &BTreeMap<String, Kept>,
+    ) -> Result<Option<PacketSource>, CaptureError> {
+        match (self.settings.captures, &start.packets) {
+            (CaptureScope::Off, _) => return Err(CaptureError::NotEnabled("off")),
+            (CaptureScope::Headers, Some(packets)) if packets.payload => {
+                return Err(CaptureError::NotEnabled("headers, so packets have no payload"));
+            }
+            _ => {}
+        }
+        check(start)?;
+        if kept.values().filter(|kept| !matches!(kept.outcome, Some(Err(_)))).count() >= CAPTURES_MAX {
+            return Err(CaptureError::TooMany(CAPTURES_MAX));
+        }
+        FreeSpace::of(&self.base)?.check(size_max(start))?;
+        start.packets.as_ref().map(PacketSource::open).transpose()
     }
 
     /// How far one is.
@@ -198,6 +219,8 @@ struct Work {
     start: CaptureStart,
     folder: CaptureFolder,
     stop: Arc<AtomicBool>,
+    /// For the end of its time.
+    runtime: Handle,
 }
 
 impl Work {
@@ -222,6 +245,12 @@ impl Work {
                 tracing::warn!(event = "capture.failed", uid, %error, "what it had was removed");
                 Err(error.to_string())
             }
+        });
+        let (captures, uid, stop) = (self.captures.clone(), self.start.uid.clone(), self.stop.clone());
+        let time = Duration::from_secs(self.start.ttl_seconds.clamp(1, CAPTURE_TTL_MAX).into());
+        self.runtime.spawn(async move {
+            sleep(time).await;
+            captures.remove_if(&uid, |kept| Arc::ptr_eq(&kept.stop, &stop));
         });
     }
 
@@ -279,4 +308,30 @@ fn size_max(start: &CaptureStart) -> u64 {
     let logs = LOG_UNITS_MAX as u64 * UNIT_LOG_BYTES_MAX;
     let state = if start.state { STATE_BYTES_MAX } else { 0 };
     state + start.packets.as_ref().map_or(0, bytes_max) + if start.logs { logs } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::node_task::PacketCapture;
+
+    use super::*;
+    use crate::fixture::agent;
+
+    #[test]
+    fn setting_decides_what_is_captured() {
+        let packets = |payload| Some(PacketCapture { payload, ..PacketCapture::default() });
+        for (scope, is_permitted) in
+            [(None, [false; 3]), (Some("headers"), [true, true, false]), (Some("payload"), [true; 3])]
+        {
+            let arguments = scope.map(|scope| format!("--captures={scope}"));
+            let settings = agent(&arguments.as_deref().into_iter().collect::<Vec<_>>()).settings.clone();
+            let captures = Captures::new(settings, Layers::default());
+            let found = [None, packets(false), packets(true)].map(|packets| {
+                let start = CaptureStart { uid: "u".to_owned(), state: true, packets, ..CaptureStart::default() };
+                // Whether there is room is another question.
+                !matches!(captures.check(&start), Err(CaptureError::NotEnabled(_)))
+            });
+            assert_eq!(found, is_permitted, "{scope:?}");
+        }
+    }
 }

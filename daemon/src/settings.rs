@@ -13,7 +13,7 @@ use vcn::LinkKindName;
 
 use crate::args::Options;
 
-pub use crate::args::{HostNetworking, Permission, Ports};
+pub use crate::args::{CaptureScope, HostNetworking, Permission, Ports};
 
 /// The agent's socket, in the state directory.
 pub const AGENT_SOCKET: &str = "agent.sock";

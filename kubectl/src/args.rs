@@ -8,12 +8,13 @@ use hyper::Uri;
 
 pub(crate) use crate::arg_types::{Format, Output};
 use crate::arg_types::{node_name, object_name};
+use crate::capture_args::CaptureArgs;
 use crate::ends::Source;
 use crate::task_args::{GrowArgs, RebootArgs, RestartArgs, TaskArgs};
 
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing, except that `nettest`
 /// creates a NetworkTest and deletes it, and `stop` switches all rollouts off and on; `bundle` writes a file. `restart`, `grow` and
-/// `reboot` create a NodeTask.
+/// `reboot` create a NodeTask; `capture` does, too, and deletes it when it has written a file.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
 pub(crate) struct Args {
@@ -157,6 +158,18 @@ Examples:
   kubectl oke-node bundle --node 10.0.0.2 --node 10.0.0.3 --file oke.tar
   kubectl oke-node bundle --file - | gzip > oke.tar.gz    without nodes")]
     Bundle(BundleArgs),
+    /// Capture state or packets of one node into a tar; without such an option, its state
+    #[command(after_help = "\
+It creates a NodeTask, which the cluster must permit, and deletes it at the end, with what the node keeps. Packets have headers only,
+unless --payload is given: payload cannot be redacted. Secrets in the state are replaced as far as they are recognized.
+
+Exit status: 0 complete; 1 failed, and no file was written; 2 wrong command line.
+
+Examples:
+  kubectl oke-node capture 10.0.0.2 --packets 30 --host 10.0.1.7 --protocol tcp --port 443 --file out.tar
+  kubectl oke-node capture 10.0.0.2 --state --packets 60 --interface ens5 --file out.tar
+  tar -xOf out.tar capture/packets.pcap | tcpdump -nn -r -")]
+    Capture(CaptureArgs),
     /// Explain an error code, a condition, a reason, a signal, a rule or an Xid, without a cluster
     #[command(after_help = "\
 Examples:

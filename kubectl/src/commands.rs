@@ -1,6 +1,7 @@
 //! The commands, a file each. Each collects an answer as data; `run.rs` prints it.
 
 pub(crate) mod bundle;
+pub(crate) mod capture;
 pub(crate) mod connection;
 pub(crate) mod explain;
 pub(crate) mod gpus;

@@ -15,6 +15,7 @@
 mod arg_types;
 mod args;
 mod bundle;
+mod capture_args;
 mod catalog;
 mod causes;
 mod cluster;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,8 +16,9 @@ use vcn::printable;
 
 use crate::args::{Args, BundleArgs, Command, Format, NetTestArgs};
 use crate::bundle::file::is_stdout;
+use crate::capture_args::CaptureArgs;
 use crate::cluster::Cluster;
-use crate::commands::{bundle, connection, explain, gpus, nettest, node, policy, status, stop, task, vnics};
+use crate::commands::{bundle, capture, connection, explain, gpus, nettest, node, policy, status, stop, task, vnics};
 use crate::ends::{Source, Target};
 use crate::failure;
 use crate::probe_spec;
@@ -26,7 +28,7 @@ use crate::task_args::TaskRequest;
 /// For a command with all its requests: more than a network test takes.
 const LONGEST: Duration = Duration::from_mins(6);
 
-/// For a bundle: more than the leader takes for one.
+/// For a bundle or a capture: more than the leader takes for one.
 const LONGEST_BUNDLE: Duration = Duration::from_mins(15);
 
 /// For a NodeTask: the drain and the proof of a reboot need three hours at most. The task goes on when the command ends.
@@ -80,7 +82,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let cluster = Cluster::new(args.target);
     let longest = match args.command {
-        Command::Bundle(_) => LONGEST_BUNDLE,
+        Command::Bundle(_) | Command::Capture(_) => LONGEST_BUNDLE,
         Command::Restart(_) | Command::Grow(_) | Command::Reboot(_) => LONGEST_TASK,
         _ => LONGEST,
     };
@@ -101,6 +103,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
             Command::Vnics(args) => print(&vnics::run(&cluster, &args).await?, args.output.format),
             Command::Nettest(args) => network_test(&cluster, &args).await,
             Command::Bundle(args) => write_bundle(&cluster, &args).await,
+            Command::Capture(args) => write_capture(&cluster, &args).await,
             Command::Explain(args) => print(&explain::run(&args.words.join(" ")), args.output.format),
         }
     };
@@ -156,11 +159,21 @@ async fn write_bundle(cluster: &Cluster, args: &BundleArgs) -> anyhow::Result<Ex
         return Ok(failed(&anyhow!("a bundle has at most {BUNDLE_NODES_MAX} nodes"), Exit::Usage));
     }
     let bundle = bundle::run(cluster, args).await?;
-    if is_stdout(&args.file) {
-        eprint!("{}", text(&bundle, args.output.format, false)?);
-        return Ok(bundle.exit());
+    summarize(&bundle, &args.file, args.output.format)
+}
+
+async fn write_capture(cluster: &Cluster, args: &CaptureArgs) -> anyhow::Result<Exit> {
+    let capture = capture::run(cluster, args).await?;
+    summarize(&capture, &args.file, args.output.format)
+}
+
+/// Prints what a file has, where the file is not.
+fn summarize(answer: &impl Answer, file: &Path, format: Format) -> anyhow::Result<Exit> {
+    if is_stdout(file) {
+        eprint!("{}", text(answer, format, false)?);
+        return Ok(answer.exit());
     }
-    print(&bundle, args.output.format)
+    print(answer, format)
 }
 
 fn failed(error: &anyhow::Error, exit: Exit) -> Exit {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::fleet::account;
 use crate::fleet::agents::follow_agents;
 use crate::fleet::bundle::{BundleSources, Bundles};
+use crate::fleet::capture::CaptureDownloads;
 use crate::fleet::keys::KeyEntry;
 use crate::fleet::rules_file::follow as follow_rules;
 use crate::fleet::shared::SharedRoster;
@@ -54,7 +55,16 @@ pub(crate) async fn run(
         channel: channel.clone(),
     };
     let bundles = Bundles::new(client.clone(), &namespace, sources);
-    view.lead(LeaderView { roster: roster.clone(), store: store.clone(), client: channel.clone(), bundles, policies });
+    let captures = CaptureDownloads::new(client.clone(), channel.clone(), roster.clone());
+    let (roster_shown, client_shown) = (roster.clone(), channel.clone());
+    view.lead(LeaderView {
+        roster: roster_shown,
+        store: store.clone(),
+        client: client_shown,
+        bundles,
+        captures,
+        policies,
+    });
     let (read, mut agents) = watch::channel(false);
     let follow = follow_agents(client.clone(), &namespace, store.watches(), read, |peers| {
         let mut all = roster.lock();

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use api::bundle::VIEW_BUNDLE_PATH;
+use api::capture::VIEW_CAPTURE_PATH;
 use channel::Client;
 use health::Fleet;
 use health::fleet::{FleetNode, NodeDetails};
@@ -16,6 +17,7 @@ use tunables::view::{POLICIES_PATH, PoliciesView, PolicyView};
 use crate::cluster::store::{NodeView, Store};
 use crate::fleet::answer::details;
 use crate::fleet::bundle::Bundles;
+use crate::fleet::capture::CaptureDownloads;
 use crate::fleet::roster::Roster;
 use crate::fleet::shared::SharedRoster;
 use crate::malloc;
@@ -37,6 +39,7 @@ pub(crate) struct LeaderView {
     pub client: Client,
     /// For those with a token.
     pub bundles: Bundles,
+    pub captures: CaptureDownloads,
     /// The policies of the nodes.
     pub policies: Arc<dyn PolicyViews>,
 }
@@ -137,11 +140,12 @@ impl Handler for FleetView {
     }
 
     async fn stream(&self, request: &StreamRequest<'_>) -> Option<Result<Chunks, Answer>> {
-        if request.path != VIEW_BUNDLE_PATH {
+        if ![VIEW_BUNDLE_PATH, VIEW_CAPTURE_PATH].contains(&request.path) {
             return None;
         }
         Some(match self.fleet.get() {
-            Some(leader) => leader.bundles.open(request).await,
+            Some(leader) if request.path == VIEW_BUNDLE_PATH => leader.bundles.open(request).await,
+            Some(leader) => leader.captures.open(request).await,
             None => Err(self.not_leader()),
         })
     }

@@ -7,7 +7,7 @@ use api::node_task::TaskVerb;
 use tokio::time::timeout;
 
 use super::action::{Next, STARTED, StepInput, TaskContext};
-use super::{operation, reboot};
+use super::{capture, operation, reboot};
 
 /// The deadline of one call. Longer work is a step that is observed.
 const LIMIT: Duration = Duration::from_secs(45);
@@ -22,8 +22,8 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
         match input.verb() {
             Some(TaskVerb::RestartUnit | TaskVerb::GrowRootDisk) => operation::advance(context, input).await,
             Some(TaskVerb::Reboot) => Some(reboot::advance(context, input).await),
-            // Each action lands with its arm.
-            _ => Some(Next::Failed(
+            Some(TaskVerb::Capture) => Some(capture::advance(context, input).await),
+            None => Some(Next::Failed(
                 TaskReason::Unsupported,
                 "this version of the controller lacks the action".to_owned(),
             )),
@@ -40,6 +40,7 @@ pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
     let applying = async {
         match input.verb() {
             Some(TaskVerb::RestartUnit | TaskVerb::GrowRootDisk) => operation::apply(context, input).await,
+            Some(TaskVerb::Capture) => capture::apply(context, input).await,
             _ => Ok(()),
         }
     };
@@ -54,6 +55,7 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
     let undoing = async {
         match input.verb() {
             Some(TaskVerb::RestartUnit | TaskVerb::GrowRootDisk) => operation::undo(context, input).await,
+            Some(TaskVerb::Capture) => capture::undo(context, input).await,
             Some(TaskVerb::Reboot) => reboot::undo(context, input).await,
             _ => Ok(true),
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::bundle::AGENT_BUNDLE_PATH;
+use api::capture::{AGENT_CAPTURES_PATH, CAPTURE_FILE_SUFFIX, CaptureProgress, CaptureRequest};
 use api::{AGENT_CHANNEL_ANNOTATION, CONTROLLER_KEYS};
 use channel::{Announcement, Fingerprint, Handler, Identity, Limits, Reply, Request, Share, TrustedKeys, serve};
 use health::report::Verdict;
@@ -55,8 +56,12 @@ struct AgentState {
     allocatable_memory: AtomicU64,
     /// The rules that it received last.
     rules: Mutex<Option<String>>,
-    /// The bundle that it sends; none is an agent of an earlier release.
+    /// The bundle or capture that it sends; none is an agent of an earlier release, or without a capture.
     bundle: Mutex<Option<FakeBundle>>,
+    /// The uids of captures that it keeps.
+    captures: Mutex<BTreeSet<String>>,
+    /// The path of the last request for either.
+    last_stream: Mutex<String>,
     /// The document that it received last, and the revisions that it ever had.
     document: Mutex<(NodeDocument, BTreeSet<String>)>,
     /// Whether a value of it fails.
@@ -97,6 +102,7 @@ impl Handler for AgentState {
                 *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = String::from_utf8(text.to_vec()).ok();
                 Reply::ok("{}")
             }
+            path if path.starts_with(AGENT_CAPTURES_PATH) => self.capture(path, request.body.as_deref()),
             POLICY_PATH => {
                 if let Some(body) = request.body {
                     let document: NodeDocument = serde_json::from_slice(&body).unwrap();
@@ -119,10 +125,14 @@ impl Handler for AgentState {
     }
 
     fn stream(&self, request: &Request) -> Option<Result<Chunks, Reply>> {
-        if request.path != AGENT_BUNDLE_PATH {
+        let is_capture = request.path.starts_with(AGENT_CAPTURES_PATH) && request.path.ends_with(CAPTURE_FILE_SUFFIX);
+        if request.path != AGENT_BUNDLE_PATH && !is_capture {
             return None;
         }
-        let bundle = self.bundle.lock().unwrap().clone()?;
+        self.last_stream.lock().unwrap().clone_from(&request.path);
+        let Some(bundle) = self.bundle.lock().unwrap().clone() else {
+            return is_capture.then(|| Err(Reply::text(404, "none\n")));
+        };
         let (sender, chunks) = pipe();
         let mut writer = sender.into_writer();
         std::thread::spawn(move || {
@@ -146,6 +156,29 @@ impl Handler for AgentState {
 }
 
 impl AgentState {
+    /// A capture is complete at once.
+    fn capture(&self, path: &str, body: Option<&[u8]>) -> Reply {
+        let mut kept = self.captures.lock().unwrap();
+        let Some(body) = body else {
+            let uid = path.rsplit('/').next().unwrap_or_default();
+            let progress = CaptureProgress { is_complete: true, packets: 5, bytes: 900, ..CaptureProgress::default() };
+            return match kept.contains(uid) {
+                true => Reply::ok(serde_json::to_vec(&progress).unwrap()),
+                false => Reply::text(404, "none\n"),
+            };
+        };
+        match serde_json::from_slice(body).unwrap() {
+            CaptureRequest::Check(_) => {}
+            CaptureRequest::Start(start) => {
+                kept.insert(start.uid);
+            }
+            CaptureRequest::Remove { uid } => {
+                kept.remove(&uid);
+            }
+        }
+        Reply::ok("{}")
+    }
+
     /// What it answers about its document.
     fn policy_answer(&self) -> NodeAnswer {
         let document = self.document.lock().unwrap().0.clone();
@@ -317,6 +350,16 @@ impl FakeAgent {
     /// What it sends as the bundle of its node.
     pub(crate) fn has_bundle(&self, bundle: FakeBundle) {
         *self.state.bundle.lock().unwrap() = Some(bundle);
+    }
+
+    /// The uids of captures that it keeps.
+    pub(crate) fn captures(&self) -> Vec<String> {
+        self.state.captures.lock().unwrap().iter().cloned().collect()
+    }
+
+    /// The path of the last request for a bundle or a capture.
+    pub(crate) fn last_stream(&self) -> String {
+        self.state.last_stream.lock().unwrap().clone()
     }
 
     /// It takes policies.

@@ -22,7 +22,7 @@ use crate::scene::Scene;
 /// The deadline of one answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The kilobytes by which a bundle may raise the leader's memory, whatever its size.
-const GROWTH_MAX: u64 = 4 << 10;
+pub(crate) const GROWTH_MAX: u64 = 4 << 10;
 
 /// A token of an account in our namespace.
 pub(crate) async fn token(client: &Client, account: &str, audience: &str) -> String {
@@ -33,17 +33,22 @@ pub(crate) async fn token(client: &Client, account: &str, audience: &str) -> Str
     created.status.unwrap().token
 }
 
-/// Begins a request for a bundle. By HTTP/1.0 the body has no framing.
+/// Begins a request for a bundle.
 fn begin(controller: &Controller, query: &str, token: Option<&str>) -> TcpStream {
+    begin_at(controller, &format!("/bundle?{query}"), token)
+}
+
+/// Begins a request to the view. By HTTP/1.0 the body has no framing.
+pub(crate) fn begin_at(controller: &Controller, path: &str, token: Option<&str>) -> TcpStream {
     let mut stream = TcpStream::connect_timeout(&controller.view_address(), PATIENCE).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    write!(stream, "GET /bundle?{query} HTTP/1.0\r\nHost: localhost\r\n{bearer}\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n{bearer}\r\n").unwrap();
     stream
 }
 
 /// Status and body of an answer.
-fn rest(stream: &mut TcpStream) -> (u16, Vec<u8>) {
+pub(crate) fn rest(stream: &mut TcpStream) -> (u16, Vec<u8>) {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     let head_end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
@@ -60,7 +65,7 @@ pub(crate) fn is_sent(controller: &Controller, token: &str) -> bool {
     request(controller, "", Some(token)).0 == 200
 }
 
-fn entries(tar: &[u8]) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn entries(tar: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let read = |mut entry: tar::Entry<'_, &[u8]>| {
         let mut content = Vec::new();
         entry.read_to_end(&mut content).unwrap();
@@ -80,7 +85,7 @@ async fn scene(nodes: u32) -> (Scene, TrustedControllers) {
     (scene, trusted)
 }
 
-async fn wait_for_answers(agents: &[&FakeAgent], more: u64) {
+pub(crate) async fn wait_for_answers(agents: &[&FakeAgent], more: u64) {
     let before: Vec<u64> = agents.iter().map(|agent| agent.answers()).collect();
     wait_until("the agents answered", async || {
         agents.iter().zip(&before).all(|(agent, before)| agent.answers() >= before + more)

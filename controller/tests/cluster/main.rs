@@ -5,6 +5,7 @@ mod access;
 mod agents;
 mod at_rest;
 mod bundles;
+mod captures;
 mod chaos;
 mod fleet;
 mod fleet_scale;

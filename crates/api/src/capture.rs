@@ -26,6 +26,8 @@ pub const CAPTURE_TTL_MAX: u32 = 86_400;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CaptureRequest {
+    /// Says whether a capture could start, and starts nothing.
+    Check(CaptureStart),
     /// Starts a capture; one that is there stays as it is.
     Start(CaptureStart),
     /// Stops and removes a capture, if it is there.
@@ -50,7 +52,7 @@ pub struct CaptureStart {
     /// Whether another program adds logs.
     #[serde(default)]
     pub logs: bool,
-    /// After how many seconds it is removed, from now on.
+    /// After how many seconds it is removed, from its end on.
     pub ttl_seconds: u32,
 }
 

@@ -10,6 +10,8 @@ pub(crate) enum CaptureError {
     /// It cannot be carried out as requested.
     #[error("{0}")]
     Request(String),
+    #[error("the agent's setting CAPTURES is {0}")]
+    NotEnabled(&'static str),
     #[error("the node keeps {0} captures already; delete the NodeTask of one, or wait until it is removed")]
     TooMany(usize),
     #[error("there is another capture of this uid")]
@@ -35,6 +37,7 @@ impl CaptureError {
     pub(crate) fn reply(&self) -> Reply {
         let status = match self {
             Self::Request(_) => 400,
+            Self::NotEnabled(_) => 403,
             Self::Missing => 404,
             Self::Other => 409,
             Self::TooMany(_) => 429,

@@ -1,9 +1,8 @@
 //! The logs of units, as the Pod of a task writes them into a capture's folder: redacted, private, their newest part. The agent trusts
 //! neither their names nor their sizes.
 
-use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, BufRead, BufWriter, Read, Write as _};
+use std::io::{self, BufRead, Read, Write as _};
 use std::path::Path;
 
 use api::capture::{LOG_UNITS_MAX, UNIT_LOG_BYTES_MAX};
@@ -15,6 +14,8 @@ use crate::redaction::{Redactions, Redactor};
 /// The longest line; the rest of a longer one is the next line.
 const LINE_MAX: u64 = 48 << 10;
 
+/// The most bytes that are kept of a log.
+const BYTES_MAX: usize = UNIT_LOG_BYTES_MAX as usize;
 /// The longest description of a log, in bytes.
 const DESCRIPTION_MAX: u64 = 4096;
 
@@ -34,7 +35,7 @@ pub struct UnitLog {
 /// When the text cannot be read or written.
 pub fn write(folder: &Path, unit: &str, log: impl Read) -> io::Result<UnitLog> {
     let mut redactor = Redactor::new().map_err(io::Error::other)?;
-    let (mut lines, mut bytes, mut described) = (VecDeque::new(), 0_u64, UnitLog::default());
+    let (mut kept, mut described) = (Vec::new(), UnitLog::default());
     let mut log = io::BufReader::new(log);
     loop {
         let mut line = Vec::new();
@@ -42,28 +43,30 @@ pub fn write(folder: &Path, unit: &str, log: impl Read) -> io::Result<UnitLog> {
             break;
         }
         let text = String::from_utf8_lossy(&line);
-        let line = redactor.line(text.trim_end_matches('\n')).into_owned();
-        bytes += line.len() as u64 + 1;
-        lines.push_back(line);
-        while bytes > UNIT_LOG_BYTES_MAX
-            && let Some(oldest) = lines.pop_front()
-        {
-            bytes -= oldest.len() as u64 + 1;
-            described.is_shortened = true;
+        kept.extend_from_slice(redactor.line(text.trim_end_matches('\n')).as_bytes());
+        kept.push(b'\n');
+        // Now and then, so that each byte is moved once or twice.
+        if kept.len() > 2 * BYTES_MAX {
+            described.is_shortened |= shorten(&mut kept);
         }
     }
+    described.is_shortened |= shorten(&mut kept);
     described.redactions = redactor.counts();
     let unfinished = folder.join(format!("{unit}.log.part"));
-    let mut file = BufWriter::new(create(&unfinished)?);
-    for line in lines {
-        file.write_all(line.as_bytes())?;
-        file.write_all(b"\n")?;
-    }
-    file.flush()?;
+    create(&unfinished)?.write_all(&kept)?;
     let description = create(&folder.join(format!("{unit}.json")))?;
     serde_json::to_writer(description, &described)?;
     fs::rename(unfinished, folder.join(format!("{unit}.log")))?;
     Ok(described)
+}
+
+/// Removes the oldest lines beyond the bound. Returns whether there were some.
+fn shorten(log: &mut Vec<u8>) -> bool {
+    let excess = log.len().saturating_sub(BYTES_MAX);
+    let Some(last) = excess.checked_sub(1) else { return false };
+    let end = log.iter().skip(last).position(|byte| *byte == b'\n').map_or(log.len(), |at| last + at + 1);
+    log.drain(..end);
+    true
 }
 
 /// The units whose logs are finished, with what is known of each.
@@ -106,6 +109,16 @@ mod tests {
         assert!(text.ends_with("5 recent line\n1 password=[redacted]\n2 [redacted]\n3 [redacted]\n4 [redacted]\n"));
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(!directory.path().join("kubelet.service.log.part").exists());
+    }
+
+    #[test]
+    fn log_of_empty_lines_takes_no_more_memory_than_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = "\n".repeat(3 * BYTES_MAX);
+        assert!(write(directory.path(), "a.service", log.as_bytes()).unwrap().is_shortened);
+        assert_eq!(fs::metadata(directory.path().join("a.service.log")).unwrap().len(), UNIT_LOG_BYTES_MAX);
+        let mut short = b"one\ntwo\n".to_vec();
+        assert!(!shorten(&mut short) && short == b"one\ntwo\n");
     }
 
     #[test]

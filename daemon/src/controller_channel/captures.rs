@@ -2,10 +2,11 @@
 
 use api::capture::{AGENT_CAPTURES_PATH, CAPTURE_FILE_SUFFIX, CaptureRequest};
 use channel::Reply;
+use serde::Serialize;
 use stream::Chunks;
 
 use super::json_reply::body;
-use crate::captures::Captures;
+use crate::captures::{CaptureError, Captures};
 
 /// The uid in a path, and whether its tar is requested.
 enum CapturePath<'a> {
@@ -27,13 +28,8 @@ fn read(path: &str) -> Option<CapturePath<'_>> {
 pub(super) fn answer(captures: &Captures, path: &str, content: Option<&[u8]>) -> Option<Reply> {
     Some(match (read(path)?, content) {
         (CapturePath::All, Some(content)) => match serde_json::from_slice(content) {
-            Ok(CaptureRequest::Start(start)) => match captures.start(start) {
-                Ok(progress) => body(&progress),
-                Err(error) => {
-                    tracing::warn!(event = "capture.refused", %error);
-                    error.reply()
-                }
-            },
+            Ok(CaptureRequest::Check(start)) => replied(captures.check(&start)),
+            Ok(CaptureRequest::Start(start)) => replied(captures.start(start)),
             Ok(CaptureRequest::Remove { uid }) => {
                 captures.remove(&uid);
                 Reply::ok("{}")
@@ -46,6 +42,16 @@ pub(super) fn answer(captures: &Captures, path: &str, content: Option<&[u8]>) ->
         }
         (CapturePath::Progress(_) | CapturePath::File(_), _) => Reply::text(405, "a capture is read by GET\n"),
     })
+}
+
+fn replied(result: Result<impl Serialize, CaptureError>) -> Reply {
+    match result {
+        Ok(value) => body(&value),
+        Err(error) => {
+            tracing::warn!(event = "capture.refused", %error);
+            error.reply()
+        }
+    }
 }
 
 /// Opens the tar of a capture; none for other paths.

@@ -29,6 +29,9 @@ const RAISES_LIMIT: [&str; 2] = [
     r#"{"rules": [{"name": "conntrack-nearly-full", "samples": {"bad": 1, "of": 1}}]}"#,
 ];
 
+/// What each agent here is started with.
+const OPTIONS: [&str; 4] = ["--node-ip", "127.0.0.1", "--captures", "payload"];
+
 /// An agent, and the controller whose key it trusts.
 pub(crate) struct Channel {
     pub(crate) scene: Scene,
@@ -66,7 +69,7 @@ impl Channel {
         std::fs::write(limits.join("nf_conntrack_max"), "1000\n").unwrap();
         let container = node.container().with_config_map(api::CONTROLLER_KEYS, &keys);
         let container = container.with_volume(&limits, "/host/proc/sys/net/netfilter".as_ref());
-        let agent = node.start(container.clone(), &["--node-ip", "127.0.0.1"]);
+        let agent = node.start(container.clone(), &OPTIONS);
         let mut channel = Self { scene, agent, controller, container, peer: None };
         channel.find();
         channel
@@ -87,7 +90,7 @@ impl Channel {
         self.agent.signal(Signal::SIGKILL);
         // Its lock goes when it is gone.
         let _ = self.agent.stop();
-        self.agent = self.scene.cluster.node.start(self.container.clone(), &["--node-ip", "127.0.0.1"]);
+        self.agent = self.scene.cluster.node.start(self.container.clone(), &OPTIONS);
         self.find();
     }
 

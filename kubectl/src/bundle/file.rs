@@ -35,7 +35,7 @@ impl TarFile {
     pub(crate) fn create(target: &Path) -> anyhow::Result<Self> {
         if is_stdout(target) {
             if io::stdout().is_terminal() {
-                bail!("a bundle cannot be written to a terminal: name a file with --file, or redirect the output");
+                bail!("a tar cannot be written to a terminal: name a file with --file, or redirect the output");
             }
             return Ok(Self { out: Box::new(io::stdout().lock()), unfinished: None, bytes: 0 });
         }

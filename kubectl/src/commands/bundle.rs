@@ -10,12 +10,13 @@ use command::page::Page;
 use health::fleet::NodeState;
 use hyper::StatusCode;
 use serde::Serialize;
-use stream::{Relay, Relayed};
+use stream::Relay;
 use vcn::printable;
 
 use crate::args::{BundleArgs, NodeSelection};
 use crate::bundle::file::{TarFile, is_stdout};
 use crate::bundle::progress::{Progress, size};
+use crate::bundle::receive::receive;
 use crate::bundle::{objects, token};
 use crate::cluster::Cluster;
 use crate::commands::status;
@@ -82,7 +83,8 @@ async fn write(cluster: &Cluster, args: &BundleArgs, progress: &Progress) -> any
     };
     let index = match opened {
         Ok(stream) => {
-            let relayed = relay(stream, progress, &mut file).await?;
+            let relay = Relay::into_folder("bundle", BYTES_MAX).keeping(BUNDLE_INDEX);
+            let relayed = receive(relay, stream, progress, &mut file).await?;
             let part = "the controller's stream".to_owned();
             bundle.missing.extend(relayed.problem.map(|why| Missing { part, why }));
             serde_json::from_slice(&relayed.kept).unwrap_or_default()
@@ -127,31 +129,6 @@ async fn leader(cluster: &Cluster, nodes: &[String], token: &str) -> anyhow::Res
         Ok(Opened::Refused(status, text)) => bail!("the controller answered {}: {text}", status.as_u16()),
         Err(error) => Err(words(&error)),
     })
-}
-
-async fn relay(mut stream: LeaderStream, progress: &Progress, file: &mut TarFile) -> anyhow::Result<Relayed> {
-    let mut relay = Relay::into_folder("bundle", BYTES_MAX).keeping(BUNDLE_INDEX);
-    let error = loop {
-        let bytes = match stream.next().await {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => break None,
-            Err(error) => break Some(words(&error)),
-        };
-        let mut passed = Vec::new();
-        let pushed = relay.push(&bytes, &mut passed);
-        file.append(&passed)?;
-        progress.set(format!("received {}, at {}", size(relay.relayed().bytes), relay.current()));
-        match pushed {
-            Ok(true) => {}
-            Ok(false) => break None,
-            Err(error) => break Some(error.to_string()),
-        }
-    };
-    let relayed = relay.finish(error);
-    for zeros in relayed.zero_chunks() {
-        file.append(zeros)?;
-    }
-    Ok(relayed)
 }
 
 /// The requested nodes, in the order of the leader's account, and those that it lacks.
@@ -216,6 +193,8 @@ impl Answer for Bundle {
 
 #[cfg(test)]
 mod tests {
+    use stream::Relayed;
+
     use super::*;
 
     #[test]
@@ -246,7 +225,8 @@ mod tests {
         let relayed = runtime.block_on(async {
             let mut file = TarFile::create(&target).unwrap();
             let stream = LeaderStream::of(answer).await;
-            let relayed = relay(stream, &Progress::default(), &mut file).await.unwrap();
+            let relay = Relay::into_folder("bundle", BYTES_MAX);
+            let relayed = receive(relay, stream, &Progress::default(), &mut file).await.unwrap();
             file.finish().unwrap();
             relayed
         });

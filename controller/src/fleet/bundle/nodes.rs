@@ -8,16 +8,14 @@ use channel::{ReplyStream, Request};
 use futures::StreamExt as _;
 use resident::logging::chain;
 use stream::{ChunkSender, Disconnected, Relay, Relayed, entry_path};
-use tokio::time::Instant;
 
 use super::{BundleSources, FOLDER};
+use crate::fleet::relay::relay as relay_reply;
 
 /// Requests that are in flight ahead of the node being written, so that the timeouts of silent agents overlap.
 const AHEAD: usize = 4;
 /// Until a reply begins.
 const REPLY: Duration = Duration::from_secs(15);
-/// Until the next bytes. The agent waits up to 25 s for the reconcile in progress.
-const SILENCE: Duration = Duration::from_secs(40);
 /// For one node, with a reader as slow as its connection.
 const NODE: Duration = Duration::from_mins(2);
 /// The most bytes of one node. One with 110 pods has about 2 MB.
@@ -62,27 +60,7 @@ async fn open(sources: BundleSources, name: String) -> Result<ReplyStream, Strin
     }
 }
 
-async fn relay(name: &str, mut reply: ReplyStream, out: &ChunkSender) -> Result<Relayed, Disconnected> {
-    let mut relay = Relay::into_folder(format!("{FOLDER}/nodes/{}", entry_path(name)), NODE_BYTES_MAX);
-    let end = Instant::now() + NODE;
-    let error = loop {
-        let bytes = match reply.next(SILENCE.min(end.saturating_duration_since(Instant::now()))).await {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => break None,
-            Err(error) => break Some(chain(&error)),
-        };
-        let mut passed = Vec::new();
-        let pushed = relay.push(&bytes, &mut passed);
-        out.send(passed.into()).await?;
-        match pushed {
-            Ok(true) => {}
-            Ok(false) => break None,
-            Err(error) => break Some(chain(&error)),
-        }
-    };
-    let relayed = relay.finish(error);
-    for zeros in relayed.zero_chunks() {
-        out.send(zeros.into()).await?;
-    }
-    Ok(relayed)
+async fn relay(name: &str, reply: ReplyStream, out: &ChunkSender) -> Result<Relayed, Disconnected> {
+    let relay = Relay::into_folder(format!("{FOLDER}/nodes/{}", entry_path(name)), NODE_BYTES_MAX);
+    relay_reply(relay, reply, NODE, out).await
 }

@@ -52,7 +52,7 @@ reasons! {
         "Name the unit of the node's runtime: `kubectl get node NODE -o wide` shows the runtime.";
     UnitNotActive True on OnFailed:
         "After the restart the unit was not active for 10 seconds.",
-        "Read its logs: `kubectl oke-node capture NODE --logs UNIT`.";
+        "Read its logs on the node: `journalctl -u UNIT`.";
     NotGrown True on OnFailed:
         "The root disk was not grown: the boot volume has no free space behind it, or the Node's ephemeral-storage did not change.",
         "Read the message. `kubectl oke-node node NODE` shows the signal root_disk_unused.";

@@ -1,0 +1,152 @@
+//! Captures of NodeTasks by the leader: for the token of the task only, whole or without an end, in little memory.
+
+use api::NodeTask;
+use api::capture::AGENT_CAPTURES_PATH;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube_harness::wait_until;
+use sandbox::OciSettings;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use stream::{end, entry};
+
+use crate::agents::{FakeAgent, FakeBundle, TrustedControllers};
+use crate::bundles::{GROWTH_MAX, begin_at, entries, rest, wait_for_answers};
+use crate::process::Controller;
+use crate::scene::Scene;
+
+const TOKEN: &str = "a-token-of-256-random-bits";
+
+/// A capture of a node.
+async fn task(scene: &Scene, name: &str, node: &str) -> Api<NodeTask> {
+    let hash: String = Sha256::digest(TOKEN).iter().map(|byte| format!("{byte:02x}")).collect();
+    let task: Value = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask", "metadata": { "name": name },
+        "spec": { "node": node, "action": { "capture": { "tokenHash": hash, "state": true } } } });
+    let tasks: Api<NodeTask> = Api::all(scene.client.clone());
+    tasks.create(&PostParams::default(), &serde_json::from_value(task).unwrap()).await.unwrap();
+    tasks
+}
+
+/// A finished one.
+async fn finished(scene: &Scene, name: &str, node: &str) -> Api<NodeTask> {
+    let tasks = task(scene, name, node).await;
+    let status = json!({ "status": { "state": "Succeeded", "completionTime": Timestamp::now().to_string() } });
+    tasks.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    tasks
+}
+
+fn request(controller: &Controller, query: &str, token: Option<&str>) -> (u16, Vec<u8>) {
+    rest(&mut begin_at(controller, &format!("/capture?{query}"), token))
+}
+
+async fn scene() -> (Scene, TrustedControllers, FakeAgent) {
+    let mut scene = Scene::with(1, 1, OciSettings::default()).await;
+    scene.environment.insert("AGENT_POLL_SECONDS".to_owned(), "10".to_owned());
+    let trusted = TrustedControllers::follow(scene.client.clone());
+    let agent = FakeAgent::on(&scene.client, "node-0", &trusted).await;
+    (scene, trusted, agent)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn capture_is_for_the_token_of_its_task_only() {
+    let (scene, _trusted, agent) = scene().await;
+    let tasks = finished(&scene, "one", "node-0").await;
+    finished(&scene, "elsewhere", "node-9").await;
+    let one = scene.controller("one");
+    wait_for_answers(&[&agent], 1).await;
+    let long = "x".repeat(300);
+    for (query, token, expected) in [
+        ("task=one", None, 401),
+        ("task=one", Some(""), 401),
+        ("task=one", Some(long.as_str()), 401),
+        ("task=one", Some("another-token"), 403),
+        ("task=two", Some(TOKEN), 404),
+        ("task=elsewhere", Some(TOKEN), 502),
+        ("task=one", Some(TOKEN), 410),
+        ("", Some(TOKEN), 400),
+        ("task=", Some(TOKEN), 400),
+        ("task=../nodes/node-0", Some(TOKEN), 400),
+        ("task=one%2f..%2ftwo", Some(TOKEN), 400),
+        ("task=one&task=two", Some(TOKEN), 400),
+    ] {
+        let (status, body) = request(&one, query, token);
+        assert_eq!(status, expected, "{query} {token:?}: {}", String::from_utf8_lossy(&body));
+    }
+    // The agent chooses no other folder.
+    let whole = entry("another/packets.pcap", b"packets").unwrap();
+    agent.has_bundle(FakeBundle::Whole([whole.as_slice(), &end()].concat()));
+    let (status, tar) = request(&one, "task=one", Some(TOKEN));
+    let found = entries(&tar);
+    assert_eq!((status, found["capture/packets.pcap"].as_slice()), (200, &b"packets"[..]));
+    assert_eq!(found.len(), 1);
+    assert_eq!(agent.last_stream(), format!("{AGENT_CAPTURES_PATH}/{}/file", uid(&tasks, "one").await));
+    // What is not whole has no end.
+    agent.has_bundle(FakeBundle::Broken(whole));
+    let (_, tar) = request(&one, "task=one", Some(TOKEN));
+    assert!(!tar.ends_with(&end()), "{} bytes", tar.len());
+    tasks.delete("one", &DeleteParams::default()).await.unwrap();
+    assert_eq!(request(&one, "task=one", Some(TOKEN)).0, 404);
+    let log = one.log();
+    assert!(
+        log.contains("capture.sent") && log.contains("capture.not_sent") && log.contains("capture.refused"),
+        "{log}"
+    );
+    assert!(!log.contains(TOKEN), "the token is in the log");
+}
+
+async fn uid(tasks: &Api<NodeTask>, name: &str) -> String {
+    tasks.get(name).await.unwrap().metadata.uid.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn capture_is_made_for_its_task_and_fetched() {
+    let (mut scene, _trusted, agent) = scene().await;
+    agent.takes_policies();
+    scene.environment.insert("TASKS".to_owned(), "on".to_owned());
+    let tasks = task(&scene, "one", "node-0").await;
+    let one = scene.controller("one");
+    let state = async |name: &str| {
+        let status = tasks.get(name).await.ok()?.status?;
+        Some((status.state?.as_str().to_owned(), status.reason, status.message))
+    };
+    let is_complete = async || {
+        let found = state("one").await;
+        assert!(
+            found.as_ref().is_none_or(|(state, ..)| state != "Failed" && state != "Refused"),
+            "{found:?} {}",
+            one.log()
+        );
+        found.is_some_and(|(state, ..)| state == "Succeeded")
+    };
+    wait_until("the capture", is_complete).await;
+    let object = tasks.get("one").await.unwrap();
+    assert!(serde_json::to_vec(&object).unwrap().len() <= 2048, "{object:?}");
+    assert_eq!(agent.captures(), [uid(&tasks, "one").await]);
+    agent.has_bundle(FakeBundle::Megabytes(1));
+    assert_eq!(request(&one, "task=one", Some(TOKEN)).0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_capture_takes_little_memory_and_delays_no_poll() {
+    let (scene, _trusted, agent) = scene().await;
+    finished(&scene, "one", "node-0").await;
+    agent.has_bundle(FakeBundle::Megabytes(100));
+    let one = scene.controller("one");
+    wait_for_answers(&[&agent], 2).await;
+    let before = one.peak();
+    let mut readers = [0, 1].map(|_| begin_at(&one, "/capture?task=one", Some(TOKEN)));
+    // Both stall: polls continue, and a third is refused.
+    wait_until("both are sent", async || request(&one, "task=one", Some(TOKEN)).0 == 429).await;
+    wait_for_answers(&[&agent], 2).await;
+    for reader in &mut readers {
+        let (status, tar) = rest(reader);
+        assert_eq!((status, entries(&tar).len(), tar.ends_with(&end())), (200, 100, true));
+    }
+    let growth = one.peak() - before;
+    println!("the peak grew by {growth} kB");
+    assert!(growth < 2 * GROWTH_MAX, "the peak grew by {growth} kB");
+    // Readers that go away end their captures.
+    drop([0, 1].map(|_| begin_at(&one, "/capture?task=one", Some(TOKEN))));
+    wait_until("the next one", async || request(&one, "task=one", Some(TOKEN)).0 == 200).await;
+}

@@ -1,0 +1,59 @@
+//! The options of `capture`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::arg_types::{Output, node_name};
+
+/// Which node, and what of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CaptureArgs {
+    /// The Node's name
+    #[arg(value_parser = node_name, value_name = "NODE")]
+    pub node: String,
+    /// The tar to write, readable by you only; `-` is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// The node's part of a bundle
+    #[arg(long)]
+    pub state: bool,
+    /// Packets of the host and its pods, for so long
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..=300))]
+    pub packets: Option<u16>,
+    /// The file of packets has at most so many MiB [default: 16]
+    #[arg(long, value_name = "MIB", requires = "packets", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub size: Option<u8>,
+    /// Only packets of this protocol
+    #[arg(long, value_enum, value_name = "NAME", requires = "packets")]
+    pub protocol: Option<Protocol>,
+    /// Only packets from or to this address
+    #[arg(long, value_name = "ADDRESS", requires = "packets")]
+    pub host: Option<IpAddr>,
+    /// Only packets from or to this port of the protocol
+    #[arg(long, value_name = "NUMBER", requires = "protocol", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Only packets on this link of the host
+    #[arg(long, value_name = "LINK", requires = "packets")]
+    pub interface: Option<String>,
+    /// Packets with their payload, which may have secrets: it needs the verb capture-payload
+    #[arg(long, requires = "packets")]
+    pub payload: bool,
+    /// The output format of the summary.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// A protocol of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP and ICMPv6.
+    Icmp,
+    /// ARP.
+    Arp,
+}
