@@ -13,7 +13,7 @@ use crate::ends::Source;
 use crate::task_args::{GrowArgs, RebootArgs, RestartArgs, TaskArgs};
 
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing, except that `nettest`
-/// creates a NetworkTest and deletes it, and `stop` switches all rollouts off and on; `bundle` writes a file. `restart`, `grow` and
+/// creates a NetworkTest and deletes it, `stop` stops or resumes all rollouts, and `bundle` writes a file. `restart`, `grow` and
 /// `reboot` create a NodeTask; `capture` does, too, and deletes it when it has written a file.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-oke_node", bin_name = "kubectl oke-node", version, after_help = AFTER)]
@@ -86,10 +86,10 @@ Examples:
   kubectl oke-node vnics                          those of all nodes, the ones that are not ready first
   kubectl oke-node vnics --node 10.0.0.2 -o wide")]
     Vnics(VnicsArgs),
-    /// Show NodePolicies, or which node has which revision of one, and why not
+    /// Show NodePolicies, or the nodes of one with their revisions and problems
     #[command(after_help = "\
 Examples:
-  kubectl oke-node policy                         all policies, the ones that are not done first
+  kubectl oke-node policy                         all policies, unfinished ones first
   kubectl oke-node policy web                     its nodes, and each setting that differs
   kubectl oke-node policy web -o json | jq '.nodes[] | select(.progress == \"Failed\")'")]
     Policy(PolicyArgs),
@@ -132,7 +132,7 @@ Examples:
   kubectl oke-node reboot 10.0.0.2
   kubectl oke-node reboot 10.0.0.2 --drain-minutes 60 --no-wait")]
     Reboot(RebootArgs),
-    /// Stop all rollouts of the cluster at once, also rollbacks, and further nodes of tasks; nodes keep what they have
+    /// Stop all rollouts of the cluster at once, including rollbacks, and further nodes of tasks; nodes keep their settings
     #[command(after_help = "\
 Examples:
   kubectl oke-node stop nodes of pool web lose packets
@@ -262,10 +262,10 @@ pub(crate) struct PolicyArgs {
 /// On or off.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StopArgs {
-    /// Let rollouts go on
+    /// Resume rollouts
     #[arg(long, conflicts_with = "reason")]
     pub off: bool,
-    /// Why; `status` and the policies show it
+    /// The reason, which `status` and `policy` show
     #[arg(value_name = "REASON", num_args = 0..)]
     pub reason: Vec<String>,
     /// The output format.

@@ -1,5 +1,5 @@
-//! The stop switch of the cluster: a key of the controller's ConfigMap, which the leader watches. Whatever is written there but
-//! nothing or `false` stops all rollouts.
+//! The stop switch of the cluster: a key of the controller's ConfigMap, which the leader watches. Any value except an empty one
+//! or `false` stops all rollouts.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl StopSwitch {
     /// Why nothing may be sent.
     pub(crate) fn reason(&self) -> Option<&str> {
         match self {
-            Self::Unknown => Some("the stop switch was not read yet"),
+            Self::Unknown => Some("the stop switch has not been read yet"),
             Self::Off => None,
             Self::On(reason) => Some(reason),
         }
@@ -56,7 +56,7 @@ pub(crate) async fn follow(client: Client, namespace: &str, switch: watch::Sende
         let state = match found {
             Ok(found) => StopSwitch::of(found.as_ref().and_then(|map| map.data.as_ref())),
             Err(error) => {
-                tracing::warn!(event = "stop_switch.unread", error = chain(&error), "the last state counts");
+                tracing::warn!(event = "stop_switch.unread", error = chain(&error), "the last state stays in effect");
                 continue;
             }
         };

@@ -83,7 +83,7 @@ impl Bundles {
             match write(&sources, nodes, sender).await {
                 Ok(()) => tracing::info!(event = "bundle.sent", nodes = count),
                 Err(error) => {
-                    tracing::warn!(event = "bundle.failed", nodes = count, %error, "its reader got a part of it")
+                    tracing::warn!(event = "bundle.failed", nodes = count, %error, "the reader got an incomplete bundle")
                 }
             }
             drop(permit);

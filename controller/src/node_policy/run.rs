@@ -298,7 +298,7 @@ impl PolicyObjects {
                     event = "node_policy.unreadable",
                     name,
                     error = unreadable.error,
-                    "nodes that have it get no document"
+                    "nodes with this policy get no document"
                 );
                 self.unreadable.insert(name, unreadable.metadata.uid.unwrap_or_default());
             }

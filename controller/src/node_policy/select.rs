@@ -67,7 +67,7 @@ impl CompiledPolicy {
             Some(selector) => {
                 Selector::try_from(selector.clone()).map_err(|error| (PolicyReason::InvalidSelector, error.to_string()))
             }
-            None => Err((PolicyReason::InvalidSelector, "there is neither nodeSelector nor allNodes".to_owned())),
+            None => Err((PolicyReason::InvalidSelector, "the spec has neither nodeSelector nor allNodes".to_owned())),
         };
         Self {
             name: object.name_any(),

@@ -162,7 +162,7 @@ fn applied(
         return (PolicyReason::NoNodes, String::new());
     }
     if counts.unsupported == counts.matched {
-        return (PolicyReason::Unsupported, "the agents of all nodes are older".to_owned());
+        return (PolicyReason::Unsupported, "the agents of all nodes are too old for NodePolicies".to_owned());
     }
     if counts.target + counts.unsupported + counts.unavailable < counts.matched || counts.target == 0 {
         return (PolicyReason::Pending, String::new());

@@ -169,7 +169,7 @@ async fn node_that_fails_is_a_line_of_the_index() {
         "",
         "later entries are missing",
         "a tar header is not valid; later entries are missing",
-        "its agent is older than bundles by the controller",
+        "the version of its agent cannot send bundles to the controller",
         "",
         "entries from bundle/31.txt on exceed 33554432 bytes",
         "no agent runs on the node",

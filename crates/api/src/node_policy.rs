@@ -67,8 +67,8 @@ pub struct NodePolicySpec {
     /// If true, no further node gets the policy, and a failure still rolls back; false if absent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
-    /// What happens on a node that the policy no longer selects, or whose policy is deleted: Restore (the values of this boot come
-    /// back, in the rollout's batches) or Keep (the values stay, at once); Restore if absent.
+    /// What happens on a node that the policy no longer selects, or whose policy is deleted; Restore if absent. Restore: the
+    /// values of this boot come back, in the rollout's batches. Keep: the values stay, and the policy ends at once.
     #[serde(default, skip_serializing_if = "PolicyRemoval::is_restore")]
     pub on_delete: PolicyRemoval,
     /// What the nodes must have.

@@ -233,7 +233,7 @@ pub(crate) fn driver(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 32, "pattern": "^[A-Za-z0-9_-]+$" })
 }
 
-/// The name of a link; an asterisk at its end stands for any rest.
+/// The name of a link; an asterisk at its end matches any suffix.
 pub(crate) fn link_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 16, "pattern": "^[A-Za-z0-9_.-]+[*]?$" })
 }

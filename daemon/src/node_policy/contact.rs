@@ -17,7 +17,7 @@ struct Exchanges {
     lost: Vec<Instant>,
 }
 
-/// More say no more.
+/// More entries would add no information.
 const LOST_MAX: usize = 8;
 
 impl LeaderContact {

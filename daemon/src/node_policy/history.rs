@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use backoff::{Backoff, chance};
 use tunables::Item;
 
-/// A value is set back at most so often; comparisons come a little apart.
+/// The shortest time between two writes of a reverted item; comparisons are about a minute apart.
 const SET_BACK_GAP: Duration = Duration::from_secs(50);
-/// Set back so often within this time, an item is left alone.
+/// Writes within [`SET_BACK_WINDOW`] after which the agent leaves a reverted item alone.
 const SET_BACKS: usize = 3;
 const SET_BACK_WINDOW: Duration = Duration::from_mins(10);
-/// For so long.
+/// How long the agent leaves it alone.
 pub(super) const STOP: Duration = Duration::from_hours(1);
 /// Between attempts to set what the kernel refuses.
 const REFUSED: Backoff = Backoff { first: Duration::from_mins(2), cap: Duration::from_hours(1) };

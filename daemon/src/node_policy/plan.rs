@@ -130,7 +130,7 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
     {
         let kind = StepKind::Withdraw;
         plan.steps.push(Step { item: item.clone(), from: current.clone(), to: previous.clone(), kind });
-        let message = "no request of the leader came after it was set".to_owned();
+        let message = "no request of the leader arrived after it was set".to_owned();
         return plan.reports.push(report(item, desired, previous, ItemState::Unconfirmed, message));
     }
     // A kernel may round a value: what it made of it is as good.
@@ -152,13 +152,13 @@ fn apply(facts: Facts<'_>, item: &Item, desired: &DesiredValue, plan: &mut Plan)
         },
         Attempt::SetBack => plan.steps.push(step(StepKind::SetBack)),
         Attempt::Wait => {
-            let message = "another program changed it; it is set back within a minute".to_owned();
+            let message = "another program changed it; the agent sets it again within a minute".to_owned();
             plan.reports.push(report(item, desired, current, ItemState::Drifted, message));
         }
         Attempt::Stop(left) => {
             plan.stopped.push((item.clone(), desired.value.clone()));
             let message =
-                format!("set back 3 times in 10 minutes; next attempt in {} minutes", left.as_secs().div_ceil(60));
+                format!("reverted 3 times in 10 minutes; next attempt in {} minutes", left.as_secs().div_ceil(60));
             plan.reports.push(report(item, desired, current, ItemState::Reverted, message));
         }
         Attempt::Backoff(error, _) => {
@@ -176,15 +176,16 @@ fn permission(facts: Facts<'_>, item: &Item, desired: &DesiredValue) -> Permissi
     match (proofs.evidence(item, desired), trial) {
         (Evidence::Proven, _) => Ok(StepKind::Set),
         (Evidence::Tried(ATTEMPTS_MAX..), _) => {
-            Err((ItemState::Unconfirmed, "not confirmed three times; it waits for another revision of the policy"))
+            Err((ItemState::Unconfirmed, "not confirmed in three attempts; waits for another revision of the policy"))
         }
         (_, Trial::New) | (Evidence::Tried(_), Trial::Repeated) => Ok(StepKind::Try),
         (Evidence::Tried(_), Trial::None) => {
-            Err((ItemState::Unconfirmed, "not confirmed; it is tried again when the leader reaches the agent"))
+            Err((ItemState::Unconfirmed, "not confirmed; retried when the leader reaches the agent"))
         }
-        (Evidence::Unknown, _) => {
-            Err((ItemState::Drifted, "it became possible after the policy came; the next change of the policy sets it"))
-        }
+        (Evidence::Unknown, _) => Err((
+            ItemState::Drifted,
+            "it became writable after the document arrived; the next change of the policy sets it",
+        )),
     }
 }
 

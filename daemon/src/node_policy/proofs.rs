@@ -13,7 +13,7 @@ use super::resolve::DesiredValue;
 
 const VERSION: u32 = 1;
 
-/// So often a value is tried that the leader does not confirm. Then it waits for another revision of its policy.
+/// Attempts to set a value that the leader does not confirm. Then the value waits for another revision of its policy.
 pub(super) const ATTEMPTS_MAX: u8 = 3;
 
 /// The file, whose user is its only writer.
@@ -50,7 +50,7 @@ struct Proof {
 pub(super) enum Evidence {
     /// The node had it while the leader reached it.
     Proven,
-    /// It was tried so often with this revision of its policy.
+    /// This many attempts failed with this revision of its policy.
     Tried(u8),
     /// It was never tried.
     Unknown,
@@ -132,7 +132,7 @@ impl ProofStore {
 fn read(path: &Path) -> Proofs {
     match read_state(path) {
         Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|error| {
-            tracing::warn!(event = "policy.proofs_unusable", path = %path.display(), %error, "nothing counts as proven");
+            tracing::warn!(event = "policy.proofs_unusable", path = %path.display(), %error, "no value counts as confirmed");
             Proofs::default()
         }),
         Err(_) => Proofs::default(),

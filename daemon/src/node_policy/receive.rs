@@ -1,4 +1,4 @@
-//! Takes a document from the leader: checks it, keeps it on the disk, and waits a moment for what becomes of it.
+//! Receives a document from the leader: checks it, stores it on disk, and waits a moment for the first answer about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::{Answered, Held, NodePolicies};
 /// How long a request waits for the first answer to its document.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
-/// Why a document is not taken.
+/// Why a document is rejected.
 #[derive(Debug, Error)]
 pub(crate) enum DocumentRefused {
-    #[error("the document has {0} bytes, and at most {DOCUMENT_MAX} are read")]
+    #[error("the document has {0} bytes, more than {DOCUMENT_MAX}")]
     TooLong(usize),
     #[error("the document cannot be parsed")]
     Invalid(#[from] serde_json::Error),
@@ -27,15 +27,15 @@ pub(crate) enum DocumentRefused {
     Version(u32),
     #[error("the document has no revision or no cluster")]
     Unnamed,
-    #[error("the document is of the instance {0}, and this is another one")]
+    #[error("the document is for instance {0}, and this is another instance")]
     OtherInstance(String),
-    #[error("the document is of the instance {0}, and the metadata service has not said yet which one this is")]
+    #[error("the document is for instance {0}, and the metadata service has not identified this instance yet")]
     UnknownInstance(String),
     #[error("the document is of a former leader: term {sent} of the Lease, and the last document is of {last}")]
     FormerLeader { sent: u32, last: u32 },
-    #[error("the document is not kept")]
+    #[error("store the document")]
     Store(#[from] StoreError),
-    #[error("the task that keeps the document ended")]
+    #[error("the task that stores the document ended")]
     Ended(#[from] JoinError),
 }
 

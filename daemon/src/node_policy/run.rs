@@ -211,7 +211,7 @@ impl Task {
         };
         let instance = self.surroundings.facts.borrow().instance.value.as_ref().map(|instance| instance.id.to_string());
         if !stored.is_of(instance.as_deref(), &self.surroundings.boot) {
-            tracing::debug!(event = "policy.void", "the stored document is of another machine");
+            tracing::debug!(event = "policy.void", "the stored document is for another instance");
             return Ok(None);
         }
         let StoredDocument { document, .. } = stored;

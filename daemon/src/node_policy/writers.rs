@@ -21,7 +21,7 @@ pub(super) fn likely_writer(item: &Item, resolved: &Resolved, host_root: &Path) 
     if let Some(partner) = keys::counterpart(key)
         && resolved.apply.contains_key(&Item::Sysctl(partner.to_owned()))
     {
-        return format!("the kernel, which sets it to 0 with {partner} of a policy");
+        return format!("the kernel, which sets it to 0 when a policy sets {partner}");
     }
     if key.starts_with("net.netfilter.nf_conntrack_") {
         return "kube-proxy (its settings conntrack.*)".to_owned();
@@ -76,7 +76,7 @@ mod tests {
         let of = |key: &str| writer(&Item::Sysctl(key.to_owned()));
         assert_eq!(of("vm.swappiness"), "unknown");
         assert_eq!(of("net.netfilter.nf_conntrack_max"), "kube-proxy (its settings conntrack.*)");
-        assert_eq!(of("vm.dirty_bytes"), "the kernel, which sets it to 0 with vm.dirty_ratio of a policy");
+        assert_eq!(of("vm.dirty_bytes"), "the kernel, which sets it to 0 when a policy sets vm.dirty_ratio");
         fs::create_dir_all(host.path().join("sys/fs/cgroup/system.slice/tuned.service")).unwrap();
         assert_eq!(of("vm.swappiness"), "TuneD");
         assert_eq!(writer(&Item::HugePages), "TuneD");

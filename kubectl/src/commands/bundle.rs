@@ -124,7 +124,7 @@ async fn leader(cluster: &Cluster, nodes: &[String], token: &str) -> anyhow::Res
     let opened = open(cluster, &format!("{VIEW_BUNDLE_PATH}?{}", query.join("&")), token).await;
     Ok(match opened {
         Ok(Opened::Stream(stream)) => Ok(stream),
-        Ok(Opened::Refused(StatusCode::NOT_FOUND, _)) => Err("it is older than bundles".to_owned()),
+        Ok(Opened::Refused(StatusCode::NOT_FOUND, _)) => Err("its version serves no bundles".to_owned()),
         Ok(Opened::Refused(StatusCode::SERVICE_UNAVAILABLE, text)) => Err(text),
         Ok(Opened::Refused(status, text)) => bail!("the controller answered {}: {text}", status.as_u16()),
         Err(error) => Err(words(&error)),
@@ -135,7 +135,7 @@ async fn leader(cluster: &Cluster, nodes: &[String], token: &str) -> anyhow::Res
 fn accounted(index: BundleIndex, requested: Vec<String>) -> impl Iterator<Item = BundledNode> {
     let known: BTreeSet<String> = index.nodes.iter().map(|node| node.name.clone()).collect();
     let missing = requested.into_iter().filter(move |name| !known.contains(name));
-    let problem = || Some("the controller did not get to it".to_owned());
+    let problem = || Some("the controller's stream ended before this node".to_owned());
     index.nodes.into_iter().chain(missing.map(move |name| BundledNode {
         name,
         problem: problem(),
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(states, [("b", false), ("a", true)]);
         let bundle = Bundle { nodes: all, ..Bundle::default() };
         assert_eq!(bundle.exit(), Exit::Undecided);
-        assert!(readme(&bundle).ends_with("Missing:\n  nodes/a: the controller did not get to it\n"));
+        assert!(readme(&bundle).ends_with("Missing:\n  nodes/a: the controller's stream ended before this node\n"));
         assert!(readme(&Bundle::default()).ends_with("Missing:\n  nothing\n"));
     }
 

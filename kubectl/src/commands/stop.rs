@@ -75,7 +75,7 @@ impl StopState {
     /// Before everything else.
     pub(crate) fn show(&self, page: &mut Page) {
         if let Some(reason) = &self.reason {
-            page.line(format_args!("All rollouts are stopped {reason}"));
+            page.line(format_args!("All rollouts have been stopped {reason}"));
             page.line("Next: `kubectl oke-node stop --off` when the reason is gone.");
             page.line("");
         }
@@ -85,7 +85,7 @@ impl StopState {
     pub(crate) fn show_error(&self, page: &mut Page) {
         if let Some(error) = &self.error {
             page.line("");
-            page.line(format_args!("Not known whether rollouts are stopped: {error}"));
+            page.line(format_args!("It is unknown whether rollouts are stopped: {error}"));
         }
     }
 }
@@ -98,10 +98,12 @@ impl Answer for Switched {
     fn show(&self, page: &mut Page, _style: Style) {
         match (&self.now.reason, &self.before) {
             (Some(reason), _) => {
-                page.line(format_args!("All rollouts are stopped {reason}"));
-                page.line("Nodes keep what they have, also those of a rollback. Next: `kubectl oke-node stop --off`");
+                page.line(format_args!("All rollouts have been stopped {reason}"));
+                page.line(
+                    "Nodes keep their settings, including nodes in a rollback. Next: `kubectl oke-node stop --off`",
+                );
             }
-            (None, Some(before)) => page.line(format_args!("Rollouts go on. They were stopped {before}")),
+            (None, Some(before)) => page.line(format_args!("Rollouts continue. They had been stopped {before}")),
             (None, None) => page.line("Rollouts were not stopped."),
         }
     }

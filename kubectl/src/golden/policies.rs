@@ -98,7 +98,7 @@ fn stop_is_shown_before_everything_else() {
         switched.show(&mut page, crate::run::Style { wide: NARROW, now_unix_millis: 0 });
         page.into_text()
     };
-    assert!(shown(stopped(), None).starts_with("All rollouts are stopped since 2026-11-29T00:10:01Z by alice"));
-    assert_eq!(shown(StopState::default(), Some("since x")), "Rollouts go on. They were stopped since x\n");
+    assert!(shown(stopped(), None).starts_with("All rollouts have been stopped since 2026-11-29T00:10:01Z by alice"));
+    assert_eq!(shown(StopState::default(), Some("since x")), "Rollouts continue. They had been stopped since x\n");
     assert_eq!(shown(StopState::default(), None), "Rollouts were not stopped.\n");
 }

@@ -81,7 +81,11 @@ impl Access {
                 Err((403, "the token is of another account"))
             }
             (true, true) => {
-                tracing::info!(event = "bundle.requested", credential, "the API server's audit log has who created it");
+                tracing::info!(
+                    event = "bundle.requested",
+                    credential,
+                    "the API server's audit log names the creator of this token"
+                );
                 Ok(())
             }
         }

@@ -54,7 +54,7 @@ async fn open(sources: BundleSources, name: String) -> Result<ReplyStream, Strin
     let reply = reply.map_err(|error| chain(&error))?;
     match reply.status() {
         200 => Ok(reply),
-        404 => Err("its agent is older than bundles by the controller".to_owned()),
+        404 => Err("the version of its agent cannot send bundles to the controller".to_owned()),
         429 => Err("its agent is sending another bundle".to_owned()),
         status => Err(format!("its agent answered with status {status}")),
     }

@@ -73,7 +73,7 @@ reasons! {
         "The node's agent has set the VNIC up.",
         "Nothing.";
     NotReported Unknown on OnConfigured OnReady:
-        "The node's agent has not reported yet whether the VNIC is set up. Ready of a VNIC that pods request by name waits for the report, for 30 s after the VNIC was attached; then it depends on the VNIC alone, as for other purposes.",
+        "The node's agent has not reported yet whether the VNIC is set up. If pods request the VNIC by name, Ready waits for the report until 30 s after the VNIC was attached. Then it depends on the VNIC alone, as for other purposes.",
         "Run `kubectl oke-node node NODE` to see whether the agent answers. It reports nothing if its version is older, or if every VNIC of the node belongs to the NativePodNetwork.";
     NotConfigured False on OnConfigured OnReady:
         "The VNIC is attached, and the node's agent has not set it up. The message names the agent's condition, such as LinkMissing.",
@@ -184,7 +184,7 @@ reasons! {
         "Remove privateIp, or select one node: one VnicProfile or VnicAttachment per fixed address.";
     InvalidSelector False on OnReady:
         "The nodeSelector is invalid. The controller creates, changes and removes nothing.",
-        "Correct the selector: the message has the error.";
+        "Correct the selector; the message shows the error.";
     Deleting False on OnReady:
         "The VnicProfile is being deleted. It stays until its VnicAttachments are gone.",
         "Wait. If the message names a VnicAttachment, run `kubectl oke-node explain` with the reason after its name, for example `InUse`.";
@@ -197,29 +197,29 @@ reasons! {
     /// Why a condition of a NodePolicy holds or not, and why a node of it does not have a setting.
     PolicyReason;
     Done False on OnProgressing:
-        "No node is to change.",
+        "The rollout is complete: no node needs a change.",
         "Nothing.";
     Canary True on OnProgressing:
         "The canaries have the settings or are getting them, and are watched for rollout.canary.soakSeconds. No other node changes meanwhile.",
         "Wait. `kubectl oke-node policy NAME` names the canaries and what they wait for.";
     Rolling True on OnProgressing:
         "Nodes get the settings; at most rollout.maxUnavailable change, fail or are NotReady at the same time.",
-        "Wait. If it stays, run `kubectl oke-node policy NAME`: it names the nodes that use up maxUnavailable.";
+        "Wait. If the rollout does not continue, run `kubectl oke-node policy NAME`: it names the nodes that use up maxUnavailable.";
     RollingBack True on OnProgressing:
         "Too many nodes failed: nodes with the rejected revision get the last settings that worked, or their earlier values if there are none.",
-        "Read status.failing, correct the settings, and apply the policy again. The rejected revision is not tried again.";
+        "Read status.failing, correct the settings, and apply the policy again. The rejected revision is not retried.";
     Undoing True on OnProgressing:
-        "The policy is being deleted, or no longer selects some nodes: they get their earlier values, in batches.",
-        "Wait. If it stays, run `kubectl oke-node policy NAME`. To leave the values as they are, set spec.onDelete to Keep.";
+        "The policy is being deleted, or no longer selects some nodes. These nodes get their earlier values back, in batches.",
+        "Wait. If nodes remain, run `kubectl oke-node policy NAME`. To leave the values as they are, set spec.onDelete to Keep.";
     Waiting Unknown on OnProgressing:
-        "Nothing is sent: a new leader has not heard of each selected node yet, or so many agents do not answer that the fault is probably the leader's. Each new leader waits up to five minutes.",
-        "Wait. If it stays, check the agents: `kubectl oke-node status`.";
+        "A new leader sends no settings until it knows the state of each selected node, for up to five minutes. Any leader waits while so many agents are silent that the leader itself is probably cut off.",
+        "Wait. If nothing changes after five minutes, check the agents: `kubectl oke-node status`.";
     Unanswered True on OnProgressing:
-        "Nodes that are to change do not answer, are NotReady, or use up maxUnavailable. The rollout continues when they are back.",
-        "Run `kubectl oke-node policy NAME` for the nodes. Repair or delete them, or raise rollout.maxUnavailable.";
+        "The remaining nodes do not answer or are NotReady, or such nodes use up maxUnavailable. The rollout continues when they recover.",
+        "Run `kubectl oke-node policy NAME`: it names the nodes. Repair or delete them, or raise rollout.maxUnavailable.";
     Rejected False on OnProgressing:
-        "Too many nodes failed with this revision; with onFailure Hold they keep it, with Rollback they have the last settings that worked. It is not tried again until mode, priority or settings change.",
-        "Read status.failing: run `kubectl oke-node explain` with its reason. Correct the settings and apply the policy again.";
+        "Too many nodes failed with this revision. It is not retried until mode, priority or settings change. With onFailure Rollback, nodes have the last settings that worked; with Hold, they keep this revision.",
+        "Run `kubectl oke-node explain` with the reason in status.failing. Then correct the settings, and apply the policy again.";
     Paused False on OnProgressing:
         "spec.paused is true, and not all nodes have the revision. No further node gets it; a failure still rolls back.",
         "Set spec.paused to false.";
@@ -228,10 +228,10 @@ reasons! {
         "Run `kubectl oke-node stop --off` when the reason is gone.";
     InvalidSelector False on OnProgressing:
         "The nodeSelector is invalid: no node changes.",
-        "Correct the selector: the message has the error.";
+        "Correct the selector; the message shows the error.";
     TooMany False on OnProgressing:
         "The cluster has more than 50 NodePolicies, and this one is not among the 50 oldest: no node gets it.",
-        "Join policies, or delete some.";
+        "Merge policies, or delete some.";
     Applied True on OnApplied:
         "All selected nodes that answer have the settings.",
         "Nothing.";
@@ -240,28 +240,28 @@ reasons! {
         "Check `kubectl get nodes -l …` if you expect nodes.";
     Pending False on OnApplied:
         "Some selected nodes do not have the revision yet.",
-        "Wait; the condition Progressing has the progress.";
+        "Wait; the condition Progressing shows the progress.";
     Drifted False on OnApplied:
-        "Values on nodes differ from the policy: with mode Report, or until the agent's next comparison within a minute.",
+        "Values on nodes differ from the policy. With mode Report they stay; with mode Apply the agent usually sets them within a minute.",
         "Run `kubectl oke-node policy NAME`: it shows each value. With mode Report, set spec.mode to Apply to change them.";
     Reverted False on OnApplied:
-        "Another program sets a value back: the agent set it three times in ten minutes and tries again after an hour.",
-        "Find the program: the message names the likely one. Remove the key there or in the policy.";
+        "Another program reverts a value: the agent set it three times in ten minutes, and retries after an hour.",
+        "Find the program; the message names the likely one. Remove the key from its configuration or from the policy.";
     NotGranted False on OnApplied:
-        "The agent may not write a setting: its container lacks the mount.",
-        "Set the chart's value `tunables` (or the add-on's key) to true. Keys outside its folders need your own mount: docs/node-policies.md.";
+        "The agent cannot write a setting: its container lacks the mount.",
+        "Set the chart's value `tunables` (or the add-on's key) to true. Keys outside the folders that it mounts need your own mount: docs/node-policies.md.";
     Refused False on OnApplied:
-        "A setting belongs to the agent, the kubelet or a namespace of a pod, or is not in the table of keys. Other settings of the policy apply.",
-        "Read the message: it has the reason and what to do instead. TUNABLE_KEYS of the agent adds keys to the table.";
+        "A setting belongs to the agent, the kubelet or a namespace of a pod, or is not in the table of keys. Other settings of the policy still apply.",
+        "Read the message: it shows the reason and the alternative. TUNABLE_KEYS of the agent adds keys to the table.";
     Unsupported False on OnApplied:
-        "The node's kernel or device lacks a setting, or the node's agent is of a release without policies. This is not a failure.",
+        "The node's kernel or device lacks a setting, or the node's agent is from a release without NodePolicies. This is not a failure.",
         "Update the agent, or select other nodes.";
     Failed False on OnApplied:
         "The kernel or the device refused a value, or a probe failed after a change of a link and the agent restored the link.",
-        "Read the message on `kubectl oke-node node NODE`, and correct the value.";
+        "Read the message in `kubectl oke-node node NODE`, and correct the value.";
     Unconfirmed False on OnApplied:
-        "After a change of a link no request of the controller reached the agent within 120 s, so the agent restored the link. After three attempts it waits for a change of the policy.",
-        "Check the controller and its way to the node, then change the policy.";
+        "The controller did not reach the agent within 120 s after a change, so the agent restored the earlier value. After three attempts the agent waits for a change of the policy.",
+        "Check the controller and its network path to the node, then change the policy.";
     Conflict False on OnApplied:
         "An older policy of the same priority sets another value on some nodes.",
         "Change one of the values or priorities: the message names the key and the other policy.";
@@ -272,14 +272,14 @@ reasons! {
         "A node has a critical problem that it did not have when it got the settings.",
         "Run `kubectl oke-node node NODE`; the item names the problem.";
     NodeNotReady False on OnApplied:
-        "A node was Ready when it got the settings, and is not any more.",
+        "A node was Ready when it got the settings, and is now NotReady.",
         "Run `kubectl describe node NODE`.";
     CanaryLost False on OnApplied:
-        "A canary was deleted or replaced, or is no longer selected, before it was watched long enough: whether the revision harmed it is not known.",
-        "Check why the node left. If that has another cause, change the policy to start again: for example its priority.";
+        "A canary was deleted, replaced or deselected before its soak ended. It is unknown whether the revision harmed the node.",
+        "Check why the node left. If the revision is not the cause, change the policy to start again: for example its priority.";
     AgentSilent False on OnApplied:
-        "The agent of a node has not answered for five minutes since it got the settings, while other agents do.",
-        "Run `kubectl oke-node node NODE`. An agent restores a link that cut it off by itself.";
+        "A node's agent stopped answering for five minutes after it got the settings, while other agents answer.",
+        "Run `kubectl oke-node node NODE`. If a link setting cut the node off, the agent restores the link without help.";
 }
 
 impl AttachmentReason {

@@ -16,8 +16,8 @@ pub struct Rollout {
     /// The first nodes; one node for 600 seconds if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// How many selected nodes may change, fail or be NotReady at the same time: a number or a percentage, rounded up to at least
-    /// 1; 5% if absent.
+    /// How many selected nodes may change, fail or be NotReady at the same time; 5% if absent. A number or a percentage, rounded up
+    /// to at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::node_share")]
     pub max_unavailable: Option<NodeShare>,

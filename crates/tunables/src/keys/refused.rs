@@ -36,11 +36,11 @@ const HUGE_PAGES: Refusal = Refusal {
     next_step: "Reserve huge pages in the node pool's cloud-init, before the kubelet starts.",
 };
 const PID: Refusal = Refusal {
-    reason: "each PID namespace has a value of its own, and a change would hold in the agent's only",
+    reason: "each PID namespace has a value of its own, and a change would apply to the agent's namespace only",
     next_step: "Set it in the node pool's cloud-init.",
 };
 const IPC: Refusal = Refusal {
-    reason: "each IPC namespace has a value of its own, and a change would hold in the agent's only",
+    reason: "each IPC namespace has a value of its own, and a change would apply to the agent's namespace only",
     next_step: "Set it per pod: spec.securityContext.sysctls.",
 };
 const USER: Refusal = Refusal {
@@ -51,8 +51,10 @@ const UTS: Refusal = Refusal {
     reason: "each UTS namespace has a value of its own, and the kubelet's node name depends on it",
     next_step: "Leave it out of the policy.",
 };
-const CODE: Refusal =
-    Refusal { reason: "the kernel runs programs as root that it names", next_step: "Set it in the image of the node." };
+const CODE: Refusal = Refusal {
+    reason: "the kernel runs the program that it names as root",
+    next_step: "Set it in the image of the node.",
+};
 
 /// Keys by their whole name.
 const NAMED: &[(&str, Refusal)] = &[

@@ -107,7 +107,7 @@ impl Applier {
                 self.history.note_refused(item, to, "not withdrawn", *now);
                 continue;
             }
-            tracing::warn!(event = "policy.withdrawn", %item, from, to, "no request of the leader came after it was set");
+            tracing::warn!(event = "policy.withdrawn", %item, from, to, "no request of the leader arrived after it was set");
             self.history.forget(item);
             if is_same(to, &noted.before) {
                 forget.push(item.clone());

@@ -28,7 +28,7 @@ const CONFIRMATION: Duration = Duration::from_secs(120);
 /// fail in a row.
 const REPROBE: Duration = Duration::from_secs(10);
 const MISSES_MAX: u32 = 2;
-/// So many replies of the channel are not lost by chance: each is repeated for seconds.
+/// Lost replies that are a failure: so many are not lost by chance, because the kernel repeats each for seconds.
 const LOST_REPLIES: usize = 2;
 /// How long a restore is tried at a time, and between attempts.
 const RESTORE: Duration = Duration::from_secs(15);
@@ -76,7 +76,7 @@ impl Change<'_> {
             match self.write(&step) {
                 Ok(true) => ended.kept.push(step),
                 Ok(false) => {
-                    let message = "kernel or device cannot change it".to_owned();
+                    let message = "the kernel or the device cannot change it".to_owned();
                     let unsupported =
                         desired(&step).map(|it| report(&step.item, it, &step.from, ItemState::Unsupported, message));
                     ended.reports.extend(unsupported);
@@ -205,9 +205,9 @@ impl Change<'_> {
                 return Err(None);
             }
             if self.context.contact.lost_since(changed_at) >= LOST_REPLIES {
-                return Err(failed("requests of the leader arrive, and the replies are lost".to_owned()));
+                return Err(failed("requests of the leader arrive, but the replies are lost".to_owned()));
             }
-            // Meanwhile the way may be lost late, such as with a neighbour's entry.
+            // The path may also fail late, for example when a neighbour entry expires.
             if probed_at.elapsed() > REPROBE {
                 let missing = probe::lost_now(self.environment, local, mtu);
                 misses = if missing.is_some() { misses + 1 } else { 0 };

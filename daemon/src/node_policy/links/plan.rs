@@ -9,7 +9,7 @@ use super::journal::Content;
 use crate::node_policy::plan::{self, Facts, Step, StepKind, report};
 use crate::node_policy::resolve::{DesiredValue, Resolved};
 
-/// A value that is not confirmed is tried so often.
+/// Attempts to set a value that is not confirmed.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// The plan.

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Bytes of a packet that links take as long as no larger MTU is set.
 const ETHERNET: u16 = 1_500;
 
-/// A way that must stay open.
+/// A path that must stay open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Probe {
     pub(super) kind: ProbeKind,
@@ -156,7 +156,7 @@ fn passes(environment: &ProbeEnvironment, probe: &Probe) -> bool {
         mbits: None,
     };
     match perform(&ProbeRequest::new(Task::Send(task)), environment) {
-        // Any answer shows the way, a refusal of the request, too.
+        // Any answer proves the path, including a refusal of the request.
         Ok(report) => report.tally.received > 0 || matches!(report.tally.failure, Some(Failure::Status(_))),
         Err(_) => false,
     }

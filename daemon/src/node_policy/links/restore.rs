@@ -61,7 +61,9 @@ pub(super) fn restore(change: &UnfinishedChange, is_same_boot: bool, sysctls: &S
 }
 
 fn restore_value(step: &JournalStep, is_same_boot: bool, sysctls: &Sysctls) -> Result<(), String> {
-    let Ok(Item::Link { link, option }) = step.item.parse() else { return Err(format!("no link's: {}", step.item)) };
+    let Ok(Item::Link { link, option }) = step.item.parse() else {
+        return Err(format!("not an item of a link: {}", step.item));
+    };
     let link = link.parse().map_err(|error| format!("{}: {error}", step.item))?;
     let failed = |error: netlink::Error| format!("{}: {}", step.item, chain(&error));
     let current = match read_link_option(&link, &option, sysctls) {

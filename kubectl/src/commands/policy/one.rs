@@ -57,12 +57,12 @@ impl OnePolicy {
         let rejected =
             if policy.rejected.is_empty() { String::new() } else { format!(", rejected {}", policy.rejected) };
         let (target, stable) = (or_dash(&policy.target), or_dash(&policy.stable));
-        page.field("revisions", format_args!("target {target}, last one that worked {stable}{rejected}"));
+        page.field("revisions", format_args!("target {target}, last that worked {stable}{rejected}"));
         let counts = policy.nodes;
         if counts != Default::default() {
             let numbers = [
                 ("with the target", counts.target),
-                ("with the last one that worked", counts.stable),
+                ("with the last revision that worked", counts.stable),
                 ("failed", counts.failed),
                 ("drifted", counts.drifted),
                 ("in conflict", counts.conflicted),
@@ -83,7 +83,7 @@ impl OnePolicy {
         }
         page.line("");
         page.columns(
-            &["NODE", "PROGRESS", "HAS", "IS TO HAVE", "MESSAGE"],
+            &["NODE", "PROGRESS", "REVISION", "TARGET", "MESSAGE"],
             nodes.iter().map(|node| node_row(node, style)),
         );
         if shown < self.nodes.len() {

@@ -51,14 +51,14 @@ async fn rollouts_are_stopped_by_holders_of_the_role_and_status_says_so_first() 
     assert!(data["stop"].ends_with(&format!("by {ADMIN}: nodes lose packets")), "{data:?}");
     for command in [&["status"][..], &["policy"]] {
         let shown = text(&run(server, VIEWER, command).stdout);
-        assert!(shown.starts_with(&format!("All rollouts are stopped {}\n", data["stop"])), "{shown}");
+        assert!(shown.starts_with(&format!("All rollouts have been stopped {}\n", data["stop"])), "{shown}");
     }
     assert_eq!(json_of(&run(server, VIEWER, &["status", "-o", "json"]))["stopped"], json!(data["stop"]));
     let refused = run(server, VIEWER, &["stop", "--off"]);
     assert!(text(&refused.stderr).contains("Your user needs the Role oke-node-policy-admin"), "{refused:?}");
     assert_eq!(refused.status.code(), Some(1));
     let output = run(server, ADMIN, &["stop", "--off"]);
-    assert!(text(&output.stdout).starts_with("Rollouts go on. They were stopped since "), "{output:?}");
+    assert!(text(&output.stdout).starts_with("Rollouts continue. They had been stopped since "), "{output:?}");
     assert_eq!(maps.get("oke-node-controller").await.unwrap().data.unwrap_or_default().get("stop"), None);
     assert_eq!(text(&run(server, ADMIN, &["stop", "--off"]).stdout), "Rollouts were not stopped.\n");
     let shown = text(&run(server, VIEWER, &["status"]).stdout);
