@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::keys;
+
 /// One setting of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Item {
@@ -47,6 +49,16 @@ pub const HUGE_PAGES: &str = "transparentHugePages.enabled";
 
 /// The offloads, as in objects.
 pub const OFFLOADS: [&str; 8] = ["rxChecksum", "txChecksum", "tso", "gso", "gro", "lro", "rxHash", "ntuple"];
+
+impl Item {
+    /// The item that the kernel sets to 0 when this one is set.
+    pub fn counterpart(&self) -> Option<Self> {
+        match self {
+            Self::Sysctl(key) => keys::counterpart(key).map(|key| Self::Sysctl(key.to_owned())),
+            _ => None,
+        }
+    }
+}
 
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -99,7 +99,7 @@ pub(crate) fn is_refused_in_files(name: &str) -> Option<Refusal> {
 }
 
 /// The key that the kernel sets to 0 when this one is set, in `vm`: an amount is given in bytes or in percent.
-pub fn counterpart(name: &str) -> Option<&'static str> {
+pub(crate) fn counterpart(name: &str) -> Option<&'static str> {
     const PAIRS: [[&str; 2]; 2] =
         [["vm.dirty_background_bytes", "vm.dirty_background_ratio"], ["vm.dirty_bytes", "vm.dirty_ratio"]];
     PAIRS.iter().find_map(|[one, other]| match name {

@@ -9,17 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use installer::{PolicyMark, PolicySetting, note_policy_settings, policy_settings};
+use installer::{PolicySetting, note_policy_settings, policy_settings};
 use ipam::BootId;
 use resident::logging::chain;
-use tunables::{Item, ItemReport, ItemState, NodeDocument, bounds, keys};
+use tunables::{Item, ItemReport, ItemState, NodeDocument, bounds};
 
 use super::history::History;
-use super::plan::{Facts, Plan, Step, StepKind, Trial, Trials, plan};
+use super::plan::{Facts, Plan, Record, Step, StepKind, Trial, Trials, plan};
 use super::proofs::{ProofStore, Proofs};
 use super::resolve::{DesiredValue, Resolved, resolve};
 use super::sysctls::{KernelSettings, Observed, item_of, record_key};
-use super::writers::likely_writer;
+use super::writers::name_writers;
 use crate::reconcile::kernel_limits;
 use crate::settings::Settings;
 
@@ -74,8 +74,6 @@ pub(super) struct AppliedChange {
     pub(super) action: &'static str,
     pub(super) succeeded: bool,
 }
-
-type Record = BTreeMap<Item, PolicySetting>;
 
 /// What a comparison knows and finds.
 struct Pass<'a> {
@@ -182,11 +180,7 @@ impl Applier {
         for (item, value) in stopped {
             self.history.note_stop(&item, &value, pass.now);
         }
-        for reverted in pass.outcome.reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
-            let host = &self.settings.host_root;
-            let writer = reverted.item.parse().map(|item| likely_writer(&item, &pass.resolved, host));
-            reverted.message = format!("likely writer: {}; {}", writer.unwrap_or_default(), reverted.message);
-        }
+        name_writers(&mut pass.outcome.reports, &pass.resolved, &self.settings.host_root);
         for step in &steps {
             if let StepKind::Try(desired) = &step.kind {
                 pass.proofs.note_attempt(&step.item, desired);
@@ -196,8 +190,8 @@ impl Applier {
         match noted.and_then(|()| self.proofs.write(&pass.proofs)) {
             Ok(()) => self.set(pass, &steps),
             Err(error) => {
-                let failed = steps.iter().filter_map(|step| steps::failed(step, &format!("not noted: {error}")));
-                pass.outcome.reports.extend(failed);
+                let failed = |step: &Step| step.report(ItemState::Failed, format!("not noted: {error}"));
+                pass.outcome.reports.extend(steps.iter().filter_map(failed));
                 pass.outcome.record_error = Some(error);
             }
         }
@@ -210,7 +204,7 @@ impl Applier {
     /// another policy now.
     fn notes(&self, pass: &Pass<'_>, planned: &Plan) -> Vec<PolicySetting> {
         let Pass { document, resolved, record, .. } = pass;
-        let mut notes = Vec::new();
+        let mut notes = planned.moved(document, record);
         for Step { item, from, to, kind } in &planned.steps {
             let open = record.get(item).and_then(|noted| noted.mark.previous.clone());
             let (desired, previous) = match kind {
@@ -219,43 +213,16 @@ impl Applier {
                 StepKind::Set(desired) => (desired, None),
                 StepKind::Withdraw | StepKind::Restore => continue,
             };
-            notes.push(PolicySetting {
-                key: record_key(item),
-                before: from.clone(),
-                set: to.clone(),
-                mark: mark(document, desired, previous),
-            });
-            if let Some(counterpart) = counterpart(item).filter(|item| !resolved.apply.contains_key(item))
+            let (before, set, mark) = (from.clone(), to.clone(), desired.mark(document, previous));
+            notes.push(PolicySetting { key: record_key(item), before, set, mark });
+            if let Some(counterpart) = item.counterpart().filter(|item| !resolved.apply.contains_key(item))
                 && let Observed::Value(before) = self.kernel.read(&counterpart)
             {
-                let key = record_key(&counterpart);
-                notes.push(PolicySetting { key, before, set: "0".to_owned(), mark: mark(document, desired, None) });
+                let (set, mark) = ("0".to_owned(), desired.mark(document, None));
+                notes.push(PolicySetting { key: record_key(&counterpart), before, set, mark });
             }
         }
-        for (item, desired) in &planned.in_sync {
-            let Some(known) = record.get(item) else { continue };
-            let mark = mark(document, desired, known.mark.previous.clone());
-            notes.extend((mark != known.mark).then(|| PolicySetting { mark, ..known.clone() }));
-        }
         notes
-    }
-}
-
-/// The setting that the kernel sets to 0 with this one.
-fn counterpart(item: &Item) -> Option<Item> {
-    match item {
-        Item::Sysctl(key) => keys::counterpart(key).map(|key| Item::Sysctl(key.to_owned())),
-        _ => None,
-    }
-}
-
-fn mark(document: &NodeDocument, desired: &DesiredValue, previous: Option<String>) -> PolicyMark {
-    PolicyMark {
-        policy: desired.uid.clone(),
-        cluster: document.cluster.clone(),
-        instance: document.instance.clone(),
-        requested: desired.value.clone(),
-        previous,
     }
 }
 

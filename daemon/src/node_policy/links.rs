@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use installer::{PolicySetting, forget_policy_settings, note_policy_settings, policy_settings};
+use installer::{forget_policy_settings, note_policy_settings, policy_settings};
 use installer::{read_link_option, write_link_option};
 use ipam::BootId;
 use netlink::Sysctls;
@@ -31,10 +31,10 @@ use tunables::{Item, ItemReport, ItemState, LinkOption, NodeDocument};
 
 use super::contact::LeaderContact;
 use super::history::History;
-use super::plan::{Facts, Step, StepKind, report, unrestored};
+use super::plan::{Facts, Record, Step, StepKind, unrestored};
 use super::resolve::Resolved;
 use super::sysctls::Observed;
-use super::writers::likely_writer;
+use super::writers::name_writers;
 use crate::facts::node_facts::NodeFacts;
 use crate::probes::ProbeEnvironment;
 use crate::settings::Settings;
@@ -163,8 +163,10 @@ impl LinkApplier {
 
     fn compare(&mut self, context: &LinkContext) -> Option<LinkOutcome> {
         let notes = policy_settings(&self.settings.data_dir, &self.boot).unwrap_or_default();
-        let mut notes: Vec<PolicySetting> = notes.into_iter().filter(|it| it.key.starts_with("link/")).collect();
-        if context.document.links.is_empty() && notes.is_empty() {
+        let of_link = |item: &Item| matches!(item, Item::Link { .. });
+        let items = notes.into_iter().filter_map(|it| Some((it.key.parse().ok().filter(of_link)?, it)));
+        let mut record: Record = items.collect();
+        if context.document.links.is_empty() && record.is_empty() {
             return Some(LinkOutcome::default());
         }
         let vnics = Some(context.facts.vnics()).filter(|vnics| !vnics.is_empty())?;
@@ -175,14 +177,14 @@ impl LinkApplier {
         // The metadata service may name a new link's VNIC in a moment: until then it is left alone.
         let unknown = self.unknown(&context.facts, &links);
         links.retain(|it| !unknown.contains(&it.facts.name));
-        notes.retain(|note| !unknown.iter().any(|name| note.key.starts_with(&format!("link/{name}/"))));
+        record.retain(|item, _| !matches!(item, Item::Link { link, .. } if unknown.contains(link)));
         let instance = context.facts.instance.value.as_ref().map(|instance| instance.id.to_string());
         let own = self.journal.update(|content| content.keep_own(instance.as_deref(), &context.document.cluster));
         own.map_err(|error| tracing::warn!(event = "policy.link_not_recorded", error = chain(&error))).ok()?;
         let facts: Vec<_> = links.iter().map(|it| it.facts.clone()).collect();
         let resolved = plan::resolve(&context.document, choose(&context.document, &facts));
-        let (planned, now) = (self.plan(context, &resolved, &links, &notes), Instant::now());
-        let mut outcome = self.note(context, &resolved, planned.rest, &notes);
+        let (planned, now) = (self.plan(context, &resolved, &links, &record), Instant::now());
+        let mut outcome = self.note(context, &resolved, planned.rest, &record);
         outcome.unrestored.extend(self.restore(planned.restores, now));
         let mut is_whole = unknown.is_empty();
         for (name, change) in planned.changes {
@@ -192,7 +194,7 @@ impl LinkApplier {
                 continue;
             };
             let Self { settings, boot, sysctls, environment, journal, .. } = self;
-            let carried_out = Change { settings, boot, sysctls, environment, context, journal, record: &notes };
+            let carried_out = Change { settings, boot, sysctls, environment, context, journal, record: &record };
             let ended = carried_out.carry_out(link, change.steps, change.needs_leader);
             if ended.is_stopped {
                 return None;
@@ -221,10 +223,8 @@ impl LinkApplier {
         context: &LinkContext,
         resolved: &Resolved,
         links: &[ObservedLink],
-        notes: &[PolicySetting],
+        record: &Record,
     ) -> plan::LinkPlan {
-        let of_item = |it: &PolicySetting| Some((it.key.parse::<Item>().ok()?, it.clone()));
-        let record: BTreeMap<Item, PolicySetting> = notes.iter().filter_map(of_item).collect();
         let items = resolved.apply.keys().chain(resolved.report.keys()).chain(record.keys());
         let observed = items.filter_map(|item| Some((item.clone(), self.observe(item, resolved)?))).collect();
         let macs: BTreeMap<String, Option<String>> =
@@ -233,7 +233,7 @@ impl LinkApplier {
         let has_leader = self.undone_at.is_none_or(|at| context.contact.last().is_some_and(|last| last.accepted > at));
         let history = LinkHistory { journal: &self.journal.content, macs: &macs, has_leader, owned: &owned };
         let (document, now) = (&*context.document, Instant::now());
-        let (record, observed, items) = (&record, &observed, &self.history);
+        let (observed, items) = (&observed, &self.history);
         let facts = Facts { document, resolved, record, observed, history: items, trials: None, now };
         plan::plan(facts, history)
     }
@@ -263,30 +263,19 @@ impl LinkApplier {
         context: &LinkContext,
         resolved: &Resolved,
         planned: super::plan::Plan,
-        notes: &[PolicySetting],
+        record: &Record,
     ) -> LinkOutcome {
-        let known = |item: &Item| notes.iter().any(|note| note.key == item.to_string());
-        self.history.retain(|item| resolved.apply.contains_key(item) || known(item));
+        self.history.retain(|item| resolved.apply.contains_key(item) || record.contains_key(item));
+        let moved = planned.moved(&context.document, record);
         let in_sync = planned.compared + u32::try_from(planned.in_sync.len()).unwrap_or(u32::MAX);
         let mut outcome = LinkOutcome { reports: planned.reports, in_sync, unrestored: planned.unrestored };
-        let mut moved = Vec::new();
         for (item, desired) in planned.in_sync {
             self.history.note_in_sync(&item, &desired.value);
-            let mut note = notes.iter().find(|note| note.key == item.to_string()).cloned();
-            if let Some(note) = note.as_mut().filter(|note| note.mark.policy != desired.uid) {
-                note.mark.policy.clone_from(&desired.uid);
-                note.mark.requested.clone_from(&desired.value);
-                note.mark.cluster.clone_from(&context.document.cluster);
-                moved.push(note.clone());
-            }
         }
         for (item, value) in planned.stopped {
             self.history.note_stop(&item, &value, Instant::now());
         }
-        for reverted in outcome.reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
-            let writer = reverted.item.parse().map(|item| likely_writer(&item, resolved, &self.settings.host_root));
-            reverted.message = format!("likely writer: {}; {}", writer.unwrap_or_default(), reverted.message);
-        }
+        name_writers(&mut outcome.reports, resolved, &self.settings.host_root);
         let forget: Vec<String> = planned.forget.iter().map(ToString::to_string).collect();
         let (data_dir, boot) = (&self.settings.data_dir, &self.boot);
         let recorded =
@@ -332,9 +321,7 @@ impl LinkApplier {
         }
         for (step, error) in ended.refused {
             self.history.note_refused(&step.item, &step.to, &error, now);
-            if let StepKind::Set(desired) | StepKind::SetBack(desired) = &step.kind {
-                outcome.reports.push(report(&step.item, desired, &step.from, ItemState::Failed, error));
-            }
+            outcome.reports.extend(step.report(ItemState::Failed, error));
         }
         if ended.reports.iter().any(|it| it.state == ItemState::Unconfirmed) {
             self.undone_at = Some(now);

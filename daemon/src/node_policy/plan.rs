@@ -8,20 +8,22 @@ use std::time::Instant;
 
 use installer::PolicySetting;
 use tunables::value::is_same;
-use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, keys};
+use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument};
 
 use super::history::{Attempt, History};
 use super::proofs::{ATTEMPTS_MAX, Evidence, Proofs};
-use super::resolve::{DesiredValue, Resolved};
+use super::resolve::{DesiredValue, Resolved, report};
 use super::sysctls::Observed;
+
+/// What policies changed in this boot.
+pub(super) type Record = BTreeMap<Item, PolicySetting>;
 
 /// What is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) document: &'a NodeDocument,
     pub(super) resolved: &'a Resolved,
-    /// What policies changed in this boot.
-    pub(super) record: &'a BTreeMap<Item, PolicySetting>,
+    pub(super) record: &'a Record,
     pub(super) observed: &'a BTreeMap<Item, Observed>,
     pub(super) history: &'a History,
     /// Nothing for links, which have their own proofs.
@@ -88,6 +90,33 @@ pub(super) struct Plan {
     /// Earlier values that no policy replaces any more, and that cannot be restored now.
     pub(super) unrestored: Vec<String>,
     pub(super) reports: Vec<ItemReport>,
+}
+
+impl Step {
+    /// What requires the value; nothing where an earlier one comes back.
+    pub(super) const fn desired(&self) -> Option<&DesiredValue> {
+        match &self.kind {
+            StepKind::Set(desired) | StepKind::Try(desired) | StepKind::SetBack(desired) => Some(desired),
+            StepKind::Withdraw | StepKind::Restore => None,
+        }
+    }
+
+    /// A report about a step that sets a value, which the kernel does not have.
+    pub(super) fn report(&self, state: ItemState, message: String) -> Option<ItemReport> {
+        Some(report(&self.item, self.desired()?, &self.from, state, message))
+    }
+}
+
+impl Plan {
+    /// Notes of values that belong to another policy now.
+    pub(super) fn moved(&self, document: &NodeDocument, record: &Record) -> Vec<PolicySetting> {
+        let moved = self.in_sync.iter().filter_map(|(item, desired)| {
+            let known = record.get(item)?;
+            let mark = desired.mark(document, known.mark.previous.clone());
+            (mark != known.mark).then(|| PolicySetting { mark, ..known.clone() })
+        });
+        moved.collect()
+    }
 }
 
 /// Plans a comparison.
@@ -205,12 +234,8 @@ fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Resto
         // The values of another cluster's policies stay as they are.
         return Some(Restored::Forget);
     }
-    let partner = |item: &Item| match item {
-        Item::Sysctl(key) => keys::counterpart(key).map(|key| Item::Sysctl(key.to_owned())),
-        _ => None,
-    };
     let is_required = |item: &Item| resolved.apply.contains_key(item);
-    if is_required(item) || partner(item).is_some_and(|partner| is_required(&partner)) {
+    if is_required(item) || item.counterpart().is_some_and(|partner| is_required(&partner)) {
         return None;
     }
     let of = document.policies.iter().find(|policy| policy.uid == noted.mark.policy);
@@ -245,24 +270,6 @@ fn restore(facts: Facts<'_>, item: &Item, noted: &PolicySetting) -> Option<Resto
 /// Why an earlier value is not restored.
 pub(super) fn unrestored(item: &Item, before: &str, error: &str) -> String {
     format!("{item} to {before}: {error}")
-}
-
-/// A report about an item.
-pub(super) fn report(
-    item: &Item,
-    desired: &DesiredValue,
-    current: &str,
-    state: ItemState,
-    message: String,
-) -> ItemReport {
-    ItemReport {
-        item: item.to_string(),
-        policy: desired.policy.clone(),
-        state,
-        current: current.to_owned(),
-        desired: desired.value.clone(),
-        message,
-    }
 }
 
 /// About an item without a value.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument, Refusal, keys};
+use installer::PolicyMark;
+use tunables::{DocumentMode, DocumentPolicy, Item, ItemReport, ItemState, NodeDocument, Refusal, keys};
 
 /// Items but for those of links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,13 +53,44 @@ pub(super) fn resolve(document: &NodeDocument, added: &BTreeSet<String>) -> Reso
 }
 
 fn refused(item: &Item, desired: &DesiredValue, refusal: Refusal) -> ItemReport {
+    report(item, desired, "", ItemState::Refused, refusal.to_string())
+}
+
+/// A report about an item.
+pub(super) fn report(
+    item: &Item,
+    desired: &DesiredValue,
+    current: &str,
+    state: ItemState,
+    message: String,
+) -> ItemReport {
     ItemReport {
         item: item.to_string(),
         policy: desired.policy.clone(),
-        state: ItemState::Refused,
-        current: String::new(),
+        state,
+        current: current.to_owned(),
         desired: desired.value.clone(),
-        message: refusal.to_string(),
+        message,
+    }
+}
+
+impl DesiredValue {
+    /// A value that a policy of a document requires.
+    pub(super) fn new(value: &str, policy: &DocumentPolicy) -> Self {
+        let DocumentPolicy { name, uid, revision, .. } = policy;
+        let [value, policy, uid, revision] = [value, name, uid, revision].map(str::to_owned);
+        Self { value, policy, uid, revision }
+    }
+
+    /// What the record says about the value: its policy, and `previous`, the value before an unconfirmed change.
+    pub(super) fn mark(&self, document: &NodeDocument, previous: Option<String>) -> PolicyMark {
+        PolicyMark {
+            policy: self.uid.clone(),
+            cluster: document.cluster.clone(),
+            instance: document.instance.clone(),
+            requested: self.value.clone(),
+            previous,
+        }
     }
 }
 
@@ -79,12 +111,7 @@ impl Resolved {
     fn add(&mut self, document: &NodeDocument, candidate: Candidate<'_>) {
         let Candidate { item, value, policy, refusal } = candidate;
         let Some(policy) = document.policy(policy) else { return };
-        let desired = DesiredValue {
-            value: value.to_owned(),
-            policy: policy.name.clone(),
-            uid: policy.uid.clone(),
-            revision: policy.revision.clone(),
-        };
+        let desired = DesiredValue::new(value, policy);
         if let Some(refusal) = refusal {
             return self.refused.push(refused(&item, &desired, refusal));
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tunables::{Item, keys};
+use tunables::{Item, ItemReport, ItemState, keys};
 
 use super::resolve::Resolved;
 
@@ -15,12 +15,18 @@ const SYSCTL_FOLDERS: [&str; 2] = ["usr/lib/sysctl.d", "usr/local/lib/sysctl.d"]
 /// Bytes read of a file of settings.
 const FILE_MAX: usize = 64 << 10;
 
+/// Names the likely writer in each report about a value that is not set back any more.
+pub(super) fn name_writers(reports: &mut [ItemReport], resolved: &Resolved, host_root: &Path) {
+    for reverted in reports.iter_mut().filter(|report| report.state == ItemState::Reverted) {
+        let writer = reverted.item.parse().map(|item| likely_writer(&item, resolved, host_root));
+        reverted.message = format!("likely writer: {}; {}", writer.unwrap_or_default(), reverted.message);
+    }
+}
+
 /// The likely writer, in words.
-pub(super) fn likely_writer(item: &Item, resolved: &Resolved, host_root: &Path) -> String {
+fn likely_writer(item: &Item, resolved: &Resolved, host_root: &Path) -> String {
     let Item::Sysctl(key) = item else { return running_unit(host_root) };
-    if let Some(partner) = keys::counterpart(key)
-        && resolved.apply.contains_key(&Item::Sysctl(partner.to_owned()))
-    {
+    if let Some(partner) = item.counterpart().filter(|partner| resolved.apply.contains_key(partner)) {
         return format!("the kernel, which sets it to 0 when a policy sets {partner}");
     }
     if key.starts_with("net.netfilter.nf_conntrack_") {

@@ -17,7 +17,8 @@ use crate::node::Node;
 use crate::running::{Agent, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(30);
-const INSTANCE: &str = "ocid1.instance.oc1.iad.node";
+/// The instance of [`Node`]s.
+pub(crate) const INSTANCE: &str = "ocid1.instance.oc1.iad.node";
 const BACKLOG: &str = "net/core/somaxconn";
 
 /// A controller whose key the agents of a node trust.

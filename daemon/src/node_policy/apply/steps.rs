@@ -3,10 +3,10 @@
 use installer::{PolicySetting, forget_policy_settings, note_policy_settings};
 use resident::logging::chain;
 use tunables::value::is_same;
-use tunables::{Item, ItemReport, ItemState};
+use tunables::{Item, ItemState};
 
-use super::{AppliedChange, Applier, Outcome, Pass, counterpart, mark};
-use crate::node_policy::plan::{Step, StepKind, not_granted, report, unrestored};
+use super::{AppliedChange, Applier, Outcome, Pass};
+use crate::node_policy::plan::{Step, StepKind, not_granted, unrestored};
 use crate::node_policy::sysctls::{Observed, WriteError, record_key};
 
 /// What became of a write.
@@ -24,11 +24,8 @@ impl Applier {
         let now = *now;
         let mut rounded = Vec::new();
         for step in steps {
-            let (desired, action) = match &step.kind {
-                StepKind::Set(desired) | StepKind::Try(desired) => (desired, "set"),
-                StepKind::SetBack(desired) => (desired, "set_back"),
-                StepKind::Withdraw | StepKind::Restore => continue,
-            };
+            let Some(desired) = step.desired() else { continue };
+            let action = if matches!(step.kind, StepKind::SetBack(_)) { "set_back" } else { "set" };
             let Step { item, from, to, kind } = step;
             let is_trial = matches!(kind, StepKind::Try(_));
             let error = match self.write(step) {
@@ -36,14 +33,13 @@ impl Applier {
                     if !is_same(&value, to) {
                         let open = record.get(item).and_then(|noted| noted.mark.previous.clone());
                         let previous = if is_trial { open.or_else(|| Some(from.clone())) } else { open };
-                        let mark = mark(document, desired, previous);
+                        let mark = desired.mark(document, previous);
                         rounded.push(PolicySetting { key: record_key(item), before: from.clone(), set: value, mark });
                     }
                     None
                 }
                 Written::NotGranted => {
-                    let message = not_granted(item);
-                    outcome.reports.push(report(item, desired, from, ItemState::NotGranted, message));
+                    outcome.reports.extend(step.report(ItemState::NotGranted, not_granted(item)));
                     proofs.take_back_attempt(item);
                     continue;
                 }
@@ -54,7 +50,7 @@ impl Applier {
                 tracing::warn!(event = "policy.not_set", %item, from, to, policy = desired.policy, error);
                 self.history.note_refused(item, to, &error, now);
                 proofs.take_back_attempt(item);
-                outcome.reports.extend(failed(step, &error));
+                outcome.reports.extend(step.report(ItemState::Failed, error));
                 continue;
             }
             tracing::info!(event = "policy.set", %item, from, to, policy = desired.policy, action);
@@ -95,7 +91,7 @@ impl Applier {
         for step in steps.iter().filter(|step| step.kind == StepKind::Withdraw) {
             let Step { item, from, to, .. } = step;
             let Some(noted) = record.get(item) else { continue };
-            let partner = counterpart(item).and_then(|partner| Some((record.get(&partner)?, partner)));
+            let partner = item.counterpart().and_then(|partner| Some((record.get(&partner)?, partner)));
             let written = match partner.filter(|_| to == "0") {
                 Some((other, partner)) => self.kernel.write(&partner, &other.before),
                 None => self.kernel.write(item, to),
@@ -163,12 +159,4 @@ impl Applier {
 fn is_rounded(requested: &str, value: &str) -> bool {
     let numbers = requested.parse::<u64>().ok().zip(value.parse::<u64>().ok());
     numbers.is_some_and(|(requested, value)| value >= requested && value / 2 < requested)
-}
-
-/// A report about a step that sets a value and failed.
-pub(super) fn failed(step: &Step, error: &str) -> Option<ItemReport> {
-    let (StepKind::Set(desired) | StepKind::Try(desired) | StepKind::SetBack(desired)) = &step.kind else {
-        return None;
-    };
-    Some(report(&step.item, desired, &step.from, ItemState::Failed, error.to_owned()))
 }

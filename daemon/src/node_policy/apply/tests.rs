@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use installer::PolicyMark;
 use tempfile::TempDir;
 use tunables::DocumentMode;
 

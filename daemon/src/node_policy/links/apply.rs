@@ -4,21 +4,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use channel::SentReply;
-use installer::{
-    PolicyMark, PolicySetting, forget_policy_settings, note_policy_settings, read_link_option, write_link_option,
-};
+use installer::{PolicySetting, forget_policy_settings, note_policy_settings, read_link_option, write_link_option};
 use ipam::BootId;
 use netlink::Sysctls;
 use resident::logging::chain;
 use tunables::{Item, ItemReport, ItemState, LinkOption};
 
-use super::journal::{Content, EarlierNote, Journal, JournalStep, UnfinishedChange, Verdict};
+use super::journal::{Content, Journal, JournalStep, UnfinishedChange, Verdict};
 use super::observed::ObservedLink;
-use super::plan::revision;
 use super::probe::{self, Probe};
 use super::{LinkContext, restore};
-use crate::node_policy::plan::{Step, StepKind, report};
-use crate::node_policy::resolve::DesiredValue;
+use crate::node_policy::plan::{Record, Step};
 use crate::probes::ProbeEnvironment;
 use crate::settings::Settings;
 
@@ -44,7 +40,7 @@ pub(super) struct Change<'a> {
     pub(super) environment: &'a ProbeEnvironment,
     pub(super) context: &'a LinkContext,
     pub(super) journal: &'a mut Journal,
-    pub(super) record: &'a [PolicySetting],
+    pub(super) record: &'a Record,
 }
 
 /// How a change ended.
@@ -66,8 +62,7 @@ impl Change<'_> {
         let (old_mtu, new_mtu) = (link.link.mtu.0, new_mtu(&steps).unwrap_or(link.link.mtu.0));
         let probes = probe::passing(self.environment, leader, old_mtu);
         if let Err(error) = self.prepare(link, &steps) {
-            let failed =
-                |step: &Step| Some(report(&step.item, desired(step)?, &step.from, ItemState::Failed, error.clone()));
+            let failed = |step: &Step| step.report(ItemState::Failed, error.clone());
             return Ended { reports: steps.iter().filter_map(failed).collect(), ..Ended::default() };
         }
         let changed_at = Instant::now();
@@ -77,9 +72,7 @@ impl Change<'_> {
                 Ok(true) => ended.kept.push(step),
                 Ok(false) => {
                     let message = "the kernel or the device cannot change it".to_owned();
-                    let unsupported =
-                        desired(&step).map(|it| report(&step.item, it, &step.from, ItemState::Unsupported, message));
-                    ended.reports.extend(unsupported);
+                    ended.reports.extend(step.report(ItemState::Unsupported, message));
                 }
                 Err(error) => ended.refused.push((step, error)),
             }
@@ -99,10 +92,8 @@ impl Change<'_> {
                 };
                 let message = if failures.is_empty() { format!("undone: {message}") } else { failures };
                 tracing::warn!(event = "policy.link_undone", change = names.join(" "), state = state.as_str(), message);
-                for step in ended.kept.drain(..) {
-                    let undone = |it| report(&step.item, it, &step.from, state, message.clone());
-                    ended.reports.extend(desired(&step).map(undone));
-                }
+                let undone = ended.kept.drain(..).filter_map(|step| step.report(state, message.clone()));
+                ended.reports.extend(undone);
             }
         }
         ended
@@ -111,14 +102,10 @@ impl Change<'_> {
     /// Writes down what a restore needs, before anything changes.
     fn prepare(&mut self, link: &ObservedLink, steps: &[Step]) -> Result<(), String> {
         let links = restore::save(&link.link, &self.settings.sysctl_root).map_err(|error| chain(&error))?;
-        let noted = |key: &str| self.record.iter().find(|it| it.key == key).map(EarlierNote::new);
-        let document = &self.context.document;
         let journaled = steps.iter().filter_map(|step| {
-            let desired = desired(step)?;
-            let item = step.item.to_string();
-            let revision = revision(document, &desired.uid).to_owned();
-            let (before, set, noted) = (step.from.clone(), step.to.clone(), noted(&item));
-            Some(JournalStep { item, before, set, revision, noted })
+            let revision = step.desired()?.revision.clone();
+            let (before, set, noted) = (step.from.clone(), step.to.clone(), self.record.get(&step.item).cloned());
+            Some(JournalStep { item: step.item.to_string(), before, set, revision, noted })
         });
         let change = UnfinishedChange { boot_id: self.boot.clone(), links, steps: journaled.collect(), verdict: None };
         self.journal.update(|content| content.unfinished = Some(change)).map_err(|error| chain(&error))?;
@@ -132,14 +119,7 @@ impl Change<'_> {
 
     /// The note of a step in the record of earlier values.
     fn note(&self, step: &Step, set: &str) -> Option<PolicySetting> {
-        let desired = desired(step)?;
-        let cluster = self.context.document.cluster.clone();
-        let mark = PolicyMark {
-            policy: desired.uid.clone(),
-            cluster,
-            requested: desired.value.clone(),
-            ..PolicyMark::default()
-        };
+        let mark = step.desired()?.mark(&self.context.document, None);
         let (key, before, set) = (step.item.to_string(), step.from.clone(), set.to_owned());
         Some(PolicySetting { key, before, set, mark })
     }
@@ -238,8 +218,8 @@ impl Change<'_> {
         let without_value = ended.refused.iter().map(|(step, _)| step.item.to_string());
         let without_value: Vec<String> = without_value.chain(ended.reports.iter().map(|it| it.item.clone())).collect();
         let (noted, new): (Vec<_>, Vec<_>) =
-            without_value.into_iter().partition(|key| self.record.iter().any(|it| it.key == *key));
-        notes.extend(self.record.iter().filter(|it| noted.contains(&it.key)).cloned());
+            without_value.into_iter().partition(|key| self.record.values().any(|it| it.key == *key));
+        notes.extend(self.record.values().filter(|it| noted.contains(&it.key)).cloned());
         let kept: Vec<String> = ended.kept.iter().map(|step| step.item.to_string()).collect();
         let written = self.journal.update(|content| {
             if let Some(change) = &mut content.unfinished {
@@ -287,8 +267,7 @@ pub(super) fn undo(settings: &Settings, boot: &BootId, sysctls: &Sysctls, journa
     }
     let (noted, new): (Vec<_>, Vec<_>) = change.steps.iter().partition(|step| step.noted.is_some());
     let new: Vec<String> = new.into_iter().map(|step| step.item.clone()).collect();
-    let earlier = noted.into_iter().filter_map(|step| Some(step.noted.as_ref()?.setting(&step.item)));
-    let earlier: Vec<PolicySetting> = earlier.collect();
+    let earlier: Vec<PolicySetting> = noted.into_iter().filter_map(|step| step.noted.clone()).collect();
     let mut failures = Vec::new();
     if is_same_boot {
         let recorded = forget_policy_settings(&settings.data_dir, boot, &new)
@@ -305,13 +284,6 @@ fn way_to_leader(SentReply { peer, segment, .. }: SentReply, mtu: u32) -> Option
     let headers = if peer.is_ipv6() { 60 } else { 40 };
     let size = u16::try_from((segment? + headers).min(mtu)).ok()?;
     Some(probe::large(peer, size))
-}
-
-fn desired(step: &Step) -> Option<&DesiredValue> {
-    match &step.kind {
-        StepKind::Set(desired) | StepKind::Try(desired) | StepKind::SetBack(desired) => Some(desired),
-        StepKind::Withdraw | StepKind::Restore => None,
-    }
 }
 
 fn new_mtu(steps: &[Step]) -> Option<u32> {

@@ -95,16 +95,7 @@ pub(super) struct JournalStep {
     pub(super) revision: String,
     /// What the record of earlier values had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) noted: Option<EarlierNote>,
-}
-
-/// An entry of the record of earlier values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct EarlierNote {
-    before: String,
-    set: String,
-    mark: installer::PolicyMark,
+    pub(super) noted: Option<PolicySetting>,
 }
 
 /// A value that works on a link.
@@ -273,17 +264,6 @@ impl SavedLink {
     /// Whether a link is this one, in the same boot.
     pub(super) fn is(&self, link: &Link) -> bool {
         self.name == link.name && self.mac == identity(link)
-    }
-}
-
-impl EarlierNote {
-    pub(super) fn new(setting: &PolicySetting) -> Self {
-        Self { before: setting.before.clone(), set: setting.set.clone(), mark: setting.mark.clone() }
-    }
-
-    pub(super) fn setting(&self, key: &str) -> PolicySetting {
-        let Self { before, set, mark } = self.clone();
-        PolicySetting { key: key.to_owned(), before, set, mark }
     }
 }
 

@@ -6,7 +6,7 @@ use tunables::links::LinkChoice;
 use tunables::{DocumentMode, Item, ItemReport, ItemState, NodeDocument};
 
 use super::journal::Content;
-use crate::node_policy::plan::{self, Facts, Step, StepKind, report};
+use crate::node_policy::plan::{self, Facts, Step};
 use crate::node_policy::resolve::{DesiredValue, Resolved};
 
 /// Attempts to set a value that is not confirmed.
@@ -38,8 +38,7 @@ pub(super) fn resolve(document: &NodeDocument, choice: LinkChoice) -> Resolved {
     for (values, all) in [(choice.apply, &mut resolved.apply), (choice.report, &mut resolved.report)] {
         for value in values {
             let Some(policy) = document.policy(value.policy) else { continue };
-            let (uid, revision) = (policy.uid.clone(), policy.revision.clone());
-            let desired = DesiredValue { value: value.value, policy: policy.name.clone(), uid, revision };
+            let desired = DesiredValue::new(&value.value, policy);
             all.insert(Item::Link { link: value.link, option: value.option }, desired);
         }
     }
@@ -81,7 +80,7 @@ pub(super) fn plan(facts: Facts<'_>, links: LinkHistory<'_>) -> LinkPlan {
     let LinkHistory { journal, macs, has_leader, owned } = links;
     let mut planned = LinkPlan { rest: plan::plan(facts), ..LinkPlan::default() };
     for step in std::mem::take(&mut planned.rest.steps) {
-        let (StepKind::Set(desired) | StepKind::SetBack(desired)) = &step.kind else {
+        let Some(desired) = step.desired() else {
             let mac = link_of(&step.item).and_then(|link| macs.get(link)).and_then(Option::as_deref);
             // The agent's value replaces an earlier one, and another device of the same name never had it.
             match owned.contains(&step.item) || !journal.is_of_link(&step.item, mac) {
@@ -91,15 +90,15 @@ pub(super) fn plan(facts: Facts<'_>, links: LinkHistory<'_>) -> LinkPlan {
             continue;
         };
         let Some(link) = link_of(&step.item) else { continue };
-        let earlier = journal.rejected(&step.item, &desired.value, revision(facts.document, &desired.uid));
+        let earlier = journal.rejected(&step.item, &desired.value, &desired.revision);
         match earlier {
             Some(it) if it.state == ItemState::Failed || it.attempts >= ATTEMPTS_MAX => {
                 let message = format!("{}; not tried again until the policy changes", it.message);
-                planned.rest.reports.push(report(&step.item, desired, &step.from, it.state, message));
+                planned.rest.reports.extend(step.report(it.state, message));
             }
             Some(it) if !has_leader => {
                 let message = format!("{}; retried after the next request of the leader", it.message);
-                planned.rest.reports.push(report(&step.item, desired, &step.from, it.state, message));
+                planned.rest.reports.extend(step.report(it.state, message));
             }
             _ => {
                 let mac = macs.get(link).and_then(Option::as_deref);
@@ -118,11 +117,6 @@ fn link_of(item: &Item) -> Option<&str> {
         Item::Link { link, .. } => Some(link),
         _ => None,
     }
-}
-
-/// The revision of a policy.
-pub(super) fn revision<'a>(document: &'a NodeDocument, uid: &str) -> &'a str {
-    document.policies.iter().find(|policy| policy.uid == uid).map_or("", |policy| &policy.revision)
 }
 
 #[cfg(test)]

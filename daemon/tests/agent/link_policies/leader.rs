@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use tunables::document::POLICY_PATH;
 
 use crate::node::Node;
+use crate::node_policies::INSTANCE;
 use crate::running::{Agent, wait_for};
 
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 10, 7], 9810);
@@ -108,7 +109,8 @@ impl Leader {
     pub(crate) fn send_while(&self, document: &Value, work: impl FnOnce()) {
         let mut document = document.clone();
         *self.revision.lock().unwrap() += 1;
-        (document["version"], document["cluster"]) = (json!(1), json!("cluster"));
+        (document["version"], document["cluster"], document["instance"]) =
+            (json!(1), json!("cluster"), json!(INSTANCE));
         document["revision"] = json!(self.revision.lock().unwrap().to_string());
         let (peer, client, body) = (self.peer(), Client::new(self.identity.clone()), document.to_string());
         let is_taken = || {

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::files::read_document;
 
 /// A setting that a node policy changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicySetting {
     /// As [`super::SettingChange::key`].
     pub key: String,

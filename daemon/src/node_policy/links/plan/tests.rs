@@ -13,6 +13,7 @@ use tunables::{DesiredLink, DocumentPolicy};
 
 use super::*;
 use crate::node_policy::history::History;
+use crate::node_policy::plan::StepKind;
 use crate::node_policy::sysctls::Observed;
 
 fn text(value: &Value) -> String {
