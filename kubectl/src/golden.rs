@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vcn::Ocid;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::cluster::Attachments;
 use crate::commands::bundle::{Bundle, Missing};
 use crate::commands::gpus::Gpus;
@@ -24,7 +25,6 @@ use crate::commands::node::{NodeAnswer, NodeObject};
 use crate::commands::status::Status;
 use crate::commands::vnics::Vnics;
 use crate::nodes;
-use crate::run::{Answer, Exit, Style};
 
 /// When the tables are made.
 const NOW: u64 = 1_764_000_000_000;

@@ -12,6 +12,7 @@
 //!
 //! A new command is a file in `commands`, a variant in `args.rs` and a line in `run.rs`.
 
+pub mod answer;
 mod arg_types;
 mod args;
 mod bundle;

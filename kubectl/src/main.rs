@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use kubectl_oke_node::run::{Exit, run, words};
+use kubectl_oke_node::answer::Exit;
+use kubectl_oke_node::run::{run, words};
 
 fn main() -> ExitCode {
     match run(std::env::args_os()) {

@@ -3,17 +3,16 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use api::bundle::BUNDLE_NODES_MAX;
 use clap::Parser as _;
 use command::page::Page;
-use serde::Serialize;
 use tokio::time::timeout;
 use vcn::printable;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::args::{Args, BundleArgs, Command, Format, NetTestArgs};
 use crate::bundle::file::is_stdout;
 use crate::capture_args::CaptureArgs;
@@ -33,36 +32,6 @@ const LONGEST_BUNDLE: Duration = Duration::from_mins(15);
 
 /// For a NodeTask: the drain and the proof of a reboot need three hours at most. The task goes on when the command ends.
 const LONGEST_TASK: Duration = Duration::from_hours(12);
-
-/// The exit status, for scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// All that is shown is healthy.
-    Fine = 0,
-    /// Something is not healthy or not known, or the command failed.
-    Problem = 1,
-    /// Wrong command line.
-    Usage = 2,
-    /// A test whose result names neither success nor cause; a bundle that lacks something.
-    Undecided = 3,
-}
-
-/// What a command found: as data for programs, and as text for people.
-pub trait Answer: Serialize {
-    /// The exit status.
-    fn exit(&self) -> Exit;
-    /// The text.
-    fn show(&self, page: &mut Page, style: Style);
-}
-
-/// How the text is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// Whether nothing is shortened.
-    pub wide: bool,
-    /// The time, in milliseconds since 1970.
-    pub now_unix_millis: u64,
-}
 
 /// Runs the command of the command line.
 ///
@@ -114,12 +83,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     // A lookup of a name may hang in a thread.
     runtime.shutdown_background();
     exit
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
 }
 
 /// Tests a connection: between nodes by a NetworkTest; with a Pod or a Service at an end, first by the objects.

@@ -2,7 +2,7 @@
 
 use command::page::{Color, age};
 
-use crate::run::Style;
+use crate::answer::Style;
 
 /// The color of a cell with one of these words.
 pub(crate) fn paint(cell: &str) -> Option<Color> {

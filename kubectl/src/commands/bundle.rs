@@ -13,6 +13,7 @@ use serde::Serialize;
 use stream::Relay;
 use vcn::printable;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::args::{BundleArgs, NodeSelection};
 use crate::bundle::file::{TarFile, is_stdout};
 use crate::bundle::progress::{Progress, size};
@@ -23,7 +24,6 @@ use crate::commands::status;
 use crate::failure::words;
 use crate::interrupts::Interrupts;
 use crate::leader::stream::{LeaderStream, Opened, open};
-use crate::run::{Answer, Exit, Style};
 
 /// The most bytes that are taken from the leader: 20 nodes at their bound, and the fleet. A hostile program on the leader's port chooses
 /// sizes, and zeros replace what is missing.

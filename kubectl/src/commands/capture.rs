@@ -17,6 +17,7 @@ use stream::Relay;
 use tokio::time::{Instant, sleep};
 use vcn::printable;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::bundle::file::{TarFile, is_stdout};
 use crate::bundle::progress::{Progress, size};
 use crate::bundle::receive::receive;
@@ -24,7 +25,6 @@ use crate::capture_args::{CaptureArgs, Protocol};
 use crate::cluster::Cluster;
 use crate::interrupts::Interrupts;
 use crate::leader::stream::{Opened, open};
-use crate::run::{Answer, Exit, Style};
 
 /// Between two reads of the task.
 const READ_INTERVAL: Duration = Duration::from_secs(1);

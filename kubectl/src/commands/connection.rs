@@ -3,6 +3,7 @@
 use command::page::Page;
 use serde::Serialize;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::args::NetTestArgs;
 use crate::cluster::Cluster;
 use crate::connection::conclusion::{Conclusion, Label, ProbeResult, ProbeSource, conclude};
@@ -10,7 +11,6 @@ use crate::connection::facts::{Facts, Finding, facts};
 use crate::connection::policies::Port;
 use crate::connection::{probes, read};
 use crate::ends::{Source, Target};
-use crate::run::{Answer, Exit, Style};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -3,8 +3,8 @@
 use command::page::Page;
 use serde::Serialize;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::catalog::{self, Entry};
-use crate::run::{Answer, Exit, Style};
 
 /// The meanings of a word, or all words.
 #[derive(Debug, Serialize)]

@@ -8,12 +8,12 @@ use health::summary::Check;
 use health::{Area, Verdict};
 use serde::Serialize;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::args::GpusArgs;
 use crate::catalog::{self, AGENT_SILENT};
 use crate::cluster::Cluster;
 use crate::commands::status::{self, Counts, Status};
 use crate::leader::Source;
-use crate::run::{Answer, Exit, Style};
 use crate::table::{count, cut, or_dash, since};
 
 /// The most characters of a text in a line.

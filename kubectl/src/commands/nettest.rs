@@ -6,9 +6,9 @@ use command::page::Page;
 use nettest::{Cause, Label};
 use serde::Serialize;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::args::NetTestArgs;
 use crate::cluster::Cluster;
-use crate::run::{Answer, Exit, Style};
 use crate::test_runs;
 
 #[derive(Debug, Serialize)]

@@ -12,12 +12,12 @@ use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::cluster::Cluster;
 use crate::commands::vnics::{self, Vnics};
 use crate::failure::words;
 use crate::leader::{self, Source};
 use crate::nodes::{self, Condition, Versions};
-use crate::run::{Answer, Exit, Style};
 use crate::table::{or_dash, since};
 use agent::{AgentStatus, Details};
 use devices::NodeDevice;

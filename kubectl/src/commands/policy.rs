@@ -8,11 +8,11 @@ use command::page::Page;
 use serde::Serialize;
 use tunables::view::{POLICIES_PATH, PolicyView};
 
+use crate::answer::{Answer, Exit, Style};
 use crate::cluster::Cluster;
 use crate::commands::stop::StopState;
 use crate::failure::words;
 use crate::leader;
-use crate::run::{Answer, Exit, Style};
 use crate::table::{count, cut, or_dash};
 pub(crate) use one::OnePolicy;
 pub(crate) use summary::PolicySummary;

@@ -9,6 +9,7 @@ use health::Verdict;
 use health::fleet::{FleetNode, NodeState};
 use serde::Serialize;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::args::{NodeSelection, StatusArgs};
 use crate::causes::{self, Cause};
 use crate::cluster::Cluster;
@@ -18,7 +19,6 @@ use crate::commands::vnics::{self, Vnics};
 use crate::failure::words;
 use crate::leader::{self, Source};
 use crate::nodes;
-use crate::run::{Answer, Exit, Style};
 use crate::selection::{SelectedNodes, selected};
 use crate::table::{count, cut, ocid, or_dash, since};
 

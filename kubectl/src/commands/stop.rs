@@ -6,10 +6,10 @@ use serde::Serialize;
 use tunables::view::{POLICIES_PATH, PoliciesView};
 use vcn::{excerpt, printable};
 
+use crate::answer::{Answer, Exit, Style};
 use crate::cluster::Cluster;
 use crate::failure::words;
 use crate::leader;
-use crate::run::{Answer, Exit, Style};
 
 /// The most characters of a reason: the admission policy takes a text of 256, with user and time.
 const REASON_MAX: usize = 120;

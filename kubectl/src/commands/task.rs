@@ -9,8 +9,8 @@ use command::page::Page;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::cluster::Cluster;
-use crate::run::{Answer, Exit, Style};
 use crate::table::{count, cut, or_dash};
 use crate::task_args::TaskRequest;
 use crate::task_runs;

@@ -9,9 +9,9 @@ use command::page::Page;
 use serde::Serialize;
 use vcn::Ocid;
 
+use crate::answer::{Answer, Exit, Style};
 use crate::args::VnicsArgs;
 use crate::cluster::{Attachments, Cluster};
-use crate::run::{Answer, Exit, Style};
 use crate::selection::{SelectedNodes, selected};
 use crate::table::{count, cut, ocid, or_dash};
 

@@ -14,9 +14,9 @@ use super::conclusion::ProbeResult;
 use super::facts::Fact;
 use super::objects::{Objects, OtherPolicies};
 use super::policies::Port;
+use crate::answer::{Answer, Style};
 use crate::commands::connection::ConnectionResult;
 use crate::ends::{Source, Target};
-use crate::run::{Answer, Style};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use tunables::view::PolicyView;
 
 use super::{NARROW, WIDE, path, read, shows, status};
+use crate::answer::{Answer as _, Exit};
 use crate::commands::node::{NodeAnswer, NodeObject};
 use crate::commands::policy::{OnePolicy, PolicyList, PolicySummary};
 use crate::commands::stop::{StopState, Switched};
 use crate::commands::vnics::Vnics;
-use crate::run::{Answer as _, Exit};
 
 fn summaries() -> Vec<PolicySummary> {
     read::<Vec<NodePolicy>>("policy/objects.json").iter().map(PolicySummary::of).collect()
@@ -60,7 +60,7 @@ fn policy_shows_failed_nodes_of_many() {
     let one = OnePolicy::new(StopState::default(), named("web"), Ok(serde_json::from_value(view).unwrap()));
     let lines = |wide| {
         let mut page = command::page::Page::default();
-        one.show(&mut page, crate::run::Style { wide, now_unix_millis: 0 });
+        one.show(&mut page, crate::answer::Style { wide, now_unix_millis: 0 });
         page.into_text().lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let narrow = lines(NARROW);
@@ -95,7 +95,7 @@ fn stop_is_shown_before_everything_else() {
     let shown = |now: StopState, before: Option<&str>| {
         let mut page = command::page::Page::default();
         let switched = Switched { now, before: before.map(str::to_owned) };
-        switched.show(&mut page, crate::run::Style { wide: NARROW, now_unix_millis: 0 });
+        switched.show(&mut page, crate::answer::Style { wide: NARROW, now_unix_millis: 0 });
         page.into_text()
     };
     assert!(shown(stopped(), None).starts_with("All rollouts have been stopped since 2026-11-29T00:10:01Z by alice"));

@@ -3,8 +3,8 @@
 use api::NodeTask;
 
 use super::{NARROW, WIDE, read, shows};
+use crate::answer::{Answer as _, Exit};
 use crate::commands::task::{TaskSummary, Tasks};
-use crate::run::{Answer as _, Exit};
 
 fn summaries() -> Vec<TaskSummary> {
     read::<Vec<NodeTask>>("task/objects.json").iter().map(TaskSummary::of).collect()

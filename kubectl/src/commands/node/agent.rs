@@ -6,7 +6,7 @@ use health::Report;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::run::Style;
+use crate::answer::Style;
 use crate::table::{ocid, or_dash};
 
 /// The details that the leader got from an agent.

@@ -7,8 +7,8 @@ use health::rules::Severity;
 use health::{Area, Report, SignalState, Verdict, collectors};
 use serde::Serialize;
 
+use crate::answer::Style;
 use crate::catalog;
-use crate::run::Style;
 use crate::table::{or_dash, since};
 
 /// A GPU or a port of the RDMA network.

@@ -13,9 +13,9 @@ use health::{Report, SignalState, Verdict, collectors};
 use serde::Serialize;
 
 use super::agent::{AgentCondition, AgentStatus};
+use crate::answer::Style;
 use crate::catalog::{self, AGENT_SILENT};
 use crate::causes::{self, Cause};
-use crate::run::Style;
 use crate::table::since;
 
 /// Something that is wrong, or not known.

@@ -7,7 +7,7 @@ use tunables::item::HUGE_PAGES;
 use tunables::links::{describe, options};
 use tunables::{AnsweredPolicy, DocumentMode, ItemReport, NodeAnswer, NodeDocument, PolicyState};
 
-use crate::run::Style;
+use crate::answer::Style;
 use crate::table::{cut, or_dash};
 
 /// The most characters of a value, and of a message.

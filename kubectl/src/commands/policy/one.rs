@@ -9,8 +9,8 @@ use tunables::ItemReport;
 use tunables::view::{NodeProgress, PolicyNodeView, PolicyView};
 
 use super::summary::{PolicySummary, show_steps};
+use crate::answer::{Answer, Exit, Style};
 use crate::commands::stop::StopState;
-use crate::run::{Answer, Exit, Style};
 use crate::table::{cut, or_dash};
 
 /// The most nodes in the text: of ten thousand, those that are done say nothing. JSON has all.
