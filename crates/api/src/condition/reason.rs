@@ -231,7 +231,7 @@ reasons! {
         "Correct the selector; the message shows the error.";
     TooMany False on OnProgressing:
         "The cluster has more than 50 NodePolicies, and this one is not among the 50 oldest: no node gets it.",
-        "Merge policies, or delete some.";
+        "Delete some policies, or merge them.";
     Applied True on OnApplied:
         "All selected nodes that answer have the settings.",
         "Nothing.";
