@@ -32,8 +32,8 @@ Exit status:
   1  something that is shown is not healthy or not known, the controller is not reachable, or the command failed; nettest: not
      reachable
   2  wrong command line, a word that explain does not know, or a test that the API server or the controller refuses
-  3  nettest: not decided: some packets pass and several causes are left, an agent did not answer, the test timed out, or the
-     command failed (no access, no controller); bundle: written, and something is missing
+  3  nettest: not decided. Some packets pass and several causes are left, an agent did not answer, the test timed out, or the
+     command failed (no access, no controller). bundle: written, but incomplete
 
 Examples:
   kubectl oke-node status --problems              nodes that are not healthy, the worst first
