@@ -57,7 +57,10 @@ pub(crate) async fn run(cluster: &Cluster, args: &CaptureArgs) -> anyhow::Result
     let name = created.metadata.name.unwrap_or_default();
     // Cancel-safe: the unfinished file goes with the first one, and the task is deleted afterwards.
     let captured = tokio::select! {
-        captured = finish(cluster, &tasks, &name, &token, args, &progress) => captured,
+        captured = async {
+            wait(&tasks, &name, &progress).await?;
+            fetch(cluster, &name, &token, args, &progress).await
+        } => captured,
         () = progress.print() => Err(anyhow!("the progress ended")),
         () = interrupts.next() => Err(match is_stdout(&args.file) {
             true => anyhow!("interrupted: the output is incomplete"),
@@ -71,15 +74,14 @@ pub(crate) async fn run(cluster: &Cluster, args: &CaptureArgs) -> anyhow::Result
     captured
 }
 
-async fn finish(
+/// Writes the finished capture into the file.
+async fn fetch(
     cluster: &Cluster,
-    tasks: &Api<NodeTask>,
     name: &str,
     token: &str,
     args: &CaptureArgs,
     progress: &Progress,
 ) -> anyhow::Result<Capture> {
-    wait(tasks, name, progress).await?;
     progress.set("requesting the capture".to_owned());
     let stream = match open(cluster, &format!("{VIEW_CAPTURE_PATH}?task={name}"), token).await? {
         Opened::Stream(stream) => stream,

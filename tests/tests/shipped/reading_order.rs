@@ -57,11 +57,11 @@ fn pod_path_uses_no_module_of_the_agent() {
     let folders = POD_PATH.iter().filter(|folder| **folder != "crates/netlink");
     let users: Vec<PathBuf> =
         folders.flat_map(|folder| files_that_name_them(&root().join(folder).join("src"))).collect();
-    assert_eq!(users, [PathBuf::new(); 0]);
+    assert_eq!(users, Vec::<PathBuf>::new());
 }
 
 fn files_that_name_them(folder: &Path) -> Vec<PathBuf> {
-    let names = ["ethtool::", "devlink::", "PacketTap", "CaptureTap"];
+    let names = ["ethtool", "devlink", "Tap"];
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
         .flat_map(|path| match path.is_dir() {
