@@ -71,7 +71,7 @@ pub(super) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
     Ok(())
 }
 
-/// Removes it. An agent that does not answer removes it after its time, and when it starts.
+/// Removes it. An agent that does not answer, or refuses, removes it after its time, and when it starts: no agent keeps a task.
 pub(super) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
     match &input.agent {
         _ if input.view.is_none() => return Ok(true),
@@ -81,7 +81,17 @@ pub(super) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
     let reply = send(context, input, post(&CaptureRequest::Remove { uid: uid(input) })).await?;
     match reply.status {
         200 | 404 => Ok(true),
-        _ => Err(refusal(&reply).text),
+        status => {
+            let (node, text) = (&input.running.node, refusal(&reply).text);
+            tracing::warn!(
+                event = "node_task.capture_left",
+                node,
+                status,
+                error = text,
+                "the agent removes it after its time"
+            );
+            Ok(true)
+        }
     }
 }
 
