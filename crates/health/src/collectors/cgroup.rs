@@ -24,7 +24,7 @@ pub(super) struct Cgroups<'a> {
 pub(super) enum UnitState {
     Running,
     Stopped,
-    /// Its cgroup is there, and nothing shows whether it has processes.
+    /// Nothing shows whether it has processes.
     Unclear,
 }
 
@@ -44,9 +44,11 @@ impl<'a> Cgroups<'a> {
         let folders = bases.iter().flat_map(|base| self.slices(base)).map(|slice| format!("{slice}/{unit}"));
         let folders: Vec<String> = folders.filter(|folder| self.host.has(folder)).collect();
         let states: Vec<Option<bool>> = folders.iter().map(|folder| self.has_processes(folder)).collect();
+        // A unit that is stopped has no cgroup. Where systemd's slices are elsewhere, such as on a node in a container, that proves nothing.
+        let has_slices = || bases.iter().any(|base| self.host.has(&format!("{base}/system.slice")));
         if states.contains(&Some(true)) {
             UnitState::Running
-        } else if folders.is_empty() || states.contains(&Some(false)) {
+        } else if states.contains(&Some(false)) || (folders.is_empty() && has_slices()) {
             UnitState::Stopped
         } else {
             UnitState::Unclear

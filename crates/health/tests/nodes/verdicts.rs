@@ -57,6 +57,10 @@ fn units_count_in_any_slice_whatever_the_pid_namespace() {
     assert_eq!(result(&samples(&mut node, 2), "kubelet_running"), CRITICAL, "a pod's kubelet is not the node's");
     node.write(&of("kube.slice"), "populated 1\n");
     assert_eq!(result(&samples(&mut node, 3), "kubelet_running"), HEALTHY);
+
+    let mut node = Node::virtual_machine();
+    fs::remove_dir_all(node.path("host/sys/fs/cgroup/system.slice")).unwrap();
+    assert_eq!(result(&samples(&mut node, 2), "kubelet_running"), UNKNOWN, "systemd's slices are elsewhere");
 }
 
 #[test]
