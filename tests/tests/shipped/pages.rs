@@ -22,6 +22,25 @@ fn the_index_lists_every_page() {
     }
 }
 
+/// A new kind or policy changes what an operator agrees to when applying the base.
+#[test]
+fn readme_names_the_kinds_and_counts_the_policies_of_the_base() {
+    let readme = read("README.md");
+    let row = |name: &str| readme.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap().to_owned();
+    let crds = read("manifests/base/crds.yaml");
+    for kind in crds.lines().filter_map(|line| line.strip_prefix("    kind: ")) {
+        assert!(row("kinds").contains(kind), "README.md does not name {kind}");
+    }
+    let policies = |file: &str| read(file).lines().filter(|line| *line == "kind: ValidatingAdmissionPolicy").count();
+    let of_base = policies("manifests/base/admission.yaml") + policies("manifests/base/probe-pods.yaml");
+    let of_tasks = policies("manifests/tasks/operation-pods.yaml");
+    let numbers =
+        ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+    let text = row("admission policies");
+    assert!(text.contains(&format!("{} ValidatingAdmissionPolicies", numbers[of_base])), "{of_base}: {text}");
+    assert!(text.contains(&format!("Tasks add {} ", numbers[of_tasks])), "{of_tasks}: {text}");
+}
+
 /// One value for its owner to set; the runbooks of alerts have it, too.
 #[test]
 fn home_of_the_repository_is_the_same_everywhere() {
