@@ -14,6 +14,7 @@ mod dispatch;
 mod events;
 mod memory;
 mod objects;
+mod occupancy;
 mod operation;
 mod plan;
 mod progress;

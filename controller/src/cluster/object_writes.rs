@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use api::FIELD_MANAGER;
+use api::{FIELD_MANAGER, Received};
 use kube::api::{Patch, PatchParams};
 use kube::core::ClusterResourceScope;
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -43,7 +43,8 @@ pub(crate) async fn write_finalizer<K>(
 where
     K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
 {
-    let api: Api<K> = Api::all(client.clone());
+    // Also of one that cannot be read.
+    let api: Api<Received<K>> = Api::all(client.clone());
     let others = object.meta().finalizers.iter().flatten().map(String::as_str).filter(|it| *it != finalizer);
     let all: Vec<&str> = others.chain((!is_removed).then_some(finalizer)).collect();
     let metadata = json!({ "resourceVersion": object.meta().resource_version, "finalizers": all });

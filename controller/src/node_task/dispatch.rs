@@ -57,7 +57,9 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
             Some(TaskVerb::RestartUnit | TaskVerb::GrowRootDisk) => operation::undo(context, input).await,
             Some(TaskVerb::Capture) => capture::undo(context, input).await,
             Some(TaskVerb::Reboot) => reboot::undo(context, input).await,
-            _ => Ok(true),
+            // An action of a later version. Only reboots have an instance.
+            None if !input.running.instance.is_empty() => reboot::undo(context, input).await,
+            None => Ok(operation::undo(context, input).await? && capture::undo(context, input).await?),
         }
     };
     timeout(LIMIT, undoing).await.unwrap_or_else(|_| Err(format!("no answer within {LIMIT:?}")))

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{CREATED_BY_ANNOTATION, NodeTask, NodeTaskStatus, Received, TASK_FINALIZER};
+use api::{CREATED_BY_ANNOTATION, NodeTask, NodeTaskStatus, Received, TASK_FINALIZER, UnreadableObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Resource as _, ResourceExt as _};
 use resident::logging::chain;
+use serde_json::json;
 
 use super::action::TaskContext;
 use super::memory::Memory;
@@ -22,24 +23,34 @@ pub(crate) const FINISHED_MAX: usize = 1000;
 
 /// What is kept of a task: not what users may attach to it without bound. Its creator stays.
 pub(crate) fn slim(mut object: Received<NodeTask>) -> Received<NodeTask> {
-    if let Ok(task) = &mut object.0 {
-        let creator = created_by(&task.metadata);
-        let whole = std::mem::take(&mut task.metadata);
-        task.metadata = ObjectMeta {
-            name: whole.name,
-            uid: whole.uid,
-            resource_version: whole.resource_version,
-            creation_timestamp: whole.creation_timestamp,
-            deletion_timestamp: whole.deletion_timestamp,
-            finalizers: whole.finalizers,
-            annotations: (!creator.is_empty()).then(|| [(CREATED_BY_ANNOTATION.to_owned(), creator)].into()),
-            ..ObjectMeta::default()
-        };
-    }
+    let metadata = object.meta_mut();
+    let creator = created_by(metadata);
+    let whole = std::mem::take(metadata);
+    *metadata = ObjectMeta {
+        name: whole.name,
+        uid: whole.uid,
+        resource_version: whole.resource_version,
+        creation_timestamp: whole.creation_timestamp,
+        deletion_timestamp: whole.deletion_timestamp,
+        finalizers: whole.finalizers,
+        annotations: (!creator.is_empty()).then(|| [(CREATED_BY_ANNOTATION.to_owned(), creator)].into()),
+        ..ObjectMeta::default()
+    };
     object
 }
 
-/// All tasks that can be read, by name.
+/// What is known of a task whose action a later version wrote: its status says what it may have left on which nodes.
+fn salvage(unreadable: UnreadableObject) -> Option<NodeTask> {
+    let parts = json!({ "metadata": unreadable.metadata, "spec": { "action": {} }, "status": unreadable.status });
+    serde_json::from_value(parts).ok()
+}
+
+/// Whether this is all that is known of a task: every other one has a node or a selector. It is not run, and its status not written.
+pub(super) const fn is_unreadable(task: &NodeTask) -> bool {
+    task.spec.node.is_none() && task.spec.node_selector.is_none()
+}
+
+/// All tasks, by name.
 #[derive(Debug, Default)]
 pub(crate) struct TaskObjects(BTreeMap<String, Arc<NodeTask>>);
 
@@ -60,8 +71,11 @@ impl TaskObjects {
         match object.0 {
             Ok(object) => drop(self.0.insert(name, Arc::new(object))),
             Err(unreadable) => {
-                self.0.remove(&name);
                 tracing::warn!(event = "node_task.unreadable", name, error = unreadable.error, "it is not run");
+                match salvage(unreadable) {
+                    Some(object) => drop(self.0.insert(name, Arc::new(object))),
+                    None => drop(self.0.remove(&name)),
+                }
             }
         }
     }
@@ -113,7 +127,7 @@ impl TaskContext {
 
     /// Deletes a task whose time is over.
     pub(super) async fn delete_task(&self, object: &NodeTask) {
-        let api: Api<NodeTask> = Api::all(self.client.clone());
+        let api: Api<Received<NodeTask>> = Api::all(self.client.clone());
         let preconditions = Preconditions { uid: object.uid(), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         let result = send(api.delete(&object.name_any(), &params)).await;

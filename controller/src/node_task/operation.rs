@@ -78,7 +78,7 @@ pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
 /// # Errors
 /// When the API server refused.
 pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
-    let Some(operation) = Operation::of(&input.task.spec.action) else { return Ok(true) };
+    let limit = Operation::of(&input.task.spec.action).unwrap_or(Operation::GrowRootDisk).limit();
     let pod = match read(context, input).await {
         Ok(None) => return Ok(true),
         Ok(Some(pod)) => pod,
@@ -86,7 +86,7 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
     };
     // Also when the task's deadline passed.
     let is_working = state(Some(pod), &input.running.node) == PodState::Running;
-    if is_working && age(input) < operation.limit() {
+    if is_working && age(input) < limit {
         return Ok(false);
     }
     let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), TASKS_NAMESPACE);

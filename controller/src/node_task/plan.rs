@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::action::{ENDING, EnabledActions, STARTED};
 use super::events::NodeEvent;
+use super::objects::is_unreadable;
 use super::progress::{self, NodesLeft};
 use super::results::{Clock, Outcome, age, is_outdated, take};
 use super::selection::{NodesByName, digest, is_younger, matched_at_start, matching};
@@ -73,6 +74,9 @@ pub(crate) fn plan(input: &TaskInput<'_>, world: &World<'_>) -> TaskPlan {
     if object.metadata.deletion_timestamp.is_some() {
         let is_over = has_finalizer && input.is_undone;
         return TaskPlan { finalizer: is_over.then_some(FinalizerChange::Remove), ..TaskPlan::default() };
+    }
+    if is_unreadable(object) {
+        return TaskPlan::default();
     }
     let written = input.status.cloned().unwrap_or_default();
     if written.is_final() {

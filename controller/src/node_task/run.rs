@@ -21,7 +21,8 @@ use tokio::time::{Instant, sleep_until};
 use super::action::{ENDING, Next, OtherReboot, STARTED, StepInput, TaskContext};
 use super::dispatch::{advance, apply, undo};
 use super::memory::{Memory, StepKey};
-use super::objects::{FINISHED_MAX, TaskObjects, slim};
+use super::objects::{FINISHED_MAX, TaskObjects, is_unreadable, slim};
+use super::occupancy::Occupancy;
 use super::plan::{BusyNodes, TaskInput, TaskPlan, World, leftovers, plan};
 use super::results::Outcome;
 use super::selection::NodesByName;
@@ -35,8 +36,6 @@ const MOVING: Duration = Duration::from_secs(2);
 const RESTING: Duration = Duration::from_secs(30);
 /// Calls of actions at once.
 const CALLS_MAX: usize = 64;
-/// Tasks that run at once; the others are queued.
-const TASKS_MAX: usize = 16;
 /// How long a leader watches before it finds that a deadline passed.
 const SETTLING: Duration = Duration::from_mins(3);
 /// Failed attempts to remove what a task left on a node, without the rights of tasks.
@@ -189,7 +188,7 @@ impl TaskRunner {
                 is_moving = true;
                 continue;
             };
-            let is_final = status.as_ref().is_some_and(NodeTaskStatus::is_final);
+            let is_final = status.as_ref().is_some_and(NodeTaskStatus::is_final) || is_unreadable(object);
             is_moving |= !is_final || object.metadata.deletion_timestamp.is_some();
             let outcomes = outcomes(object, status.as_ref(), memory);
             let uid = object.uid().unwrap_or_default();
@@ -265,6 +264,9 @@ impl TaskRunner {
         let Ok(status) = memory.status(object).map(|status| status.cloned()) else { return };
         let uid = object.uid().unwrap_or_default();
         let is_deleted = object.metadata.deletion_timestamp.is_some();
+        if is_unreadable(object) && !is_deleted {
+            return;
+        }
         let is_over = is_deleted || status.as_ref().is_some_and(NodeTaskStatus::is_final);
         let left = if is_deleted { leftovers(object, status.as_ref()) } else { status.unwrap_or_default().running };
         for running in left {
@@ -321,13 +323,16 @@ fn reboots(object: &NodeTask, objects: &[Arc<NodeTask>], memory: &Memory) -> Vec
     if object.spec.action.reboot.is_none() {
         return Vec::new();
     }
-    let is_other =
-        |other: &&Arc<NodeTask>| other.metadata.uid != object.metadata.uid && other.spec.action.reboot.is_some();
+    let is_reboot = |other: &NodeTask| other.spec.action.reboot.is_some() || is_unreadable(other);
+    let is_other = |other: &&Arc<NodeTask>| other.metadata.uid != object.metadata.uid && is_reboot(other);
     let running = |other: &Arc<NodeTask>| {
         let status = memory.status(other).ok().flatten().or(other.status.as_ref());
         let running = status.map(|status| status.running.clone()).unwrap_or_default();
         let uid = other.uid().unwrap_or_default();
-        running.into_iter().map(move |it| OtherReboot { uid: uid.clone(), node: it.node, step: it.step })
+        // Only reboots have an instance.
+        let is_known = !is_unreadable(other);
+        let running = running.into_iter().filter(move |it| is_known || !it.instance.is_empty());
+        running.map(move |it| OtherReboot { uid: uid.clone(), node: it.node, step: it.step })
     };
     objects.iter().filter(is_other).flat_map(running).collect()
 }
@@ -338,33 +343,4 @@ fn outcomes(object: &NodeTask, status: Option<&NodeTaskStatus>, memory: &mut Mem
     let running = status.into_iter().flat_map(|status| &status.running);
     let of = |running: &RunningNode| Some((running.node.clone(), memory.take_outcome(&StepKey::new(&uid, running))?));
     running.filter_map(of).collect()
-}
-
-/// The nodes on which tasks run, and the tasks that had an effect.
-#[derive(Default)]
-struct Occupancy {
-    nodes: BusyNodes,
-    tasks: HashSet<String>,
-}
-
-impl Occupancy {
-    /// Notes what a task occupies. Captures change nothing on a node.
-    fn note(&mut self, object: &NodeTask, status: Option<&NodeTaskStatus>) {
-        let running = status.map(|status| status.running.as_slice()).unwrap_or_default();
-        let uid = object.uid().unwrap_or_default();
-        if running.iter().any(|running| running.step != STARTED) {
-            self.tasks.insert(uid.clone());
-        }
-        for running in running.iter().filter(|_| object.spec.action.capture.is_none()) {
-            let tasks = self.nodes.entry(running.node.clone()).or_default();
-            if tasks.iter().all(|(known, _)| *known != uid) {
-                tasks.push((uid.clone(), object.name_any()));
-            }
-        }
-    }
-
-    /// Whether a further task may run, or this one does.
-    fn has_slot(&self, uid: &str) -> bool {
-        self.tasks.len() < TASKS_MAX || self.tasks.contains(uid)
-    }
 }

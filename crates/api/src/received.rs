@@ -21,6 +21,8 @@ pub struct UnreadableObject {
     pub error: String,
     /// Its metadata; without labels, annotations and times if these cannot be read either.
     pub metadata: ObjectMeta,
+    /// Its status, as it is.
+    pub status: Value,
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Received<K> {
@@ -30,6 +32,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Received<K> {
         Ok(Self(K::deserialize(&object).map_err(|error| UnreadableObject {
             error: error.to_string(),
             metadata: metadata(object.get("metadata").unwrap_or(&Value::Null)),
+            status: object.get("status").cloned().unwrap_or_default(),
         })))
     }
 }

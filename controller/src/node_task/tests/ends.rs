@@ -1,12 +1,19 @@
 //! Tasks that do nothing, end early, or are deleted.
 
-use api::NodeTaskStatus;
+use std::collections::BTreeMap;
+
 use api::node_task::TaskState;
+use api::{NodeTaskStatus, TASK_FINALIZER};
 use serde_json::json;
 
 use super::world::{Cluster, at, selecting};
+use crate::cluster::store::StoreUpdate;
 use crate::node_task::action::EnabledActions;
 use crate::node_task::memory::Memory;
+use crate::node_task::objects::{TaskObjects, slim};
+use crate::node_task::occupancy::Occupancy;
+use crate::node_task::plan::{BusyNodes, FinalizerChange, TaskInput, World, leftovers, plan};
+use crate::node_task::selection::NodesByName;
 
 fn single() -> serde_json::Value {
     json!({ "node": "10.0.0.1", "action": { "restartUnit": { "unit": "crio.service" } } })
@@ -137,4 +144,45 @@ fn status_of_another_leader_counts_before_the_own_one() {
     memory.note_conflict(&object("12", ""));
     assert_eq!(cursor(&memory, &object("12", "other")), None);
     assert_eq!(cursor(&memory, &object("13", "newer")).as_deref(), Some("newer"));
+}
+
+/// A task whose unit or field only a later version knows: its node is busy, and nothing keeps the object.
+#[test]
+fn unreadable_task_keeps_its_node_busy_and_is_undone_when_deleted() {
+    let mut objects = TaskObjects::default();
+    let mut deliver = |deletion: Option<&str>| {
+        let running = json!([{ "node": "10.0.0.1", "step": "Creating", "since": "2026-11-29T00:00:00Z" }]);
+        let metadata = json!({ "name": "later", "uid": "u", "resourceVersion": "7", "finalizers": [TASK_FINALIZER],
+            "deletionTimestamp": deletion });
+        let later = json!({ "metadata": metadata, "spec": { "node": "10.0.0.1", "action": { "restartUnit": { "unit": "later.service" } } },
+            "status": { "state": "Running", "cursor": "10.0.0.1", "running": running } });
+        let received = slim(serde_json::from_value(later).unwrap());
+        assert!(received.0.is_err());
+        objects.take(StoreUpdate::One(received));
+        objects.by_age().remove(0)
+    };
+    let object = deliver(None);
+    let mut occupancy = Occupancy::default();
+    occupancy.note(&object, object.status.as_ref());
+    assert_eq!(occupancy.nodes["10.0.0.1"], [("u".to_owned(), "later".to_owned())]);
+    let plan = |object: &api::NodeTask, is_undone| {
+        let (outcomes, busy) = (BTreeMap::new(), BusyNodes::new());
+        let world = World {
+            nodes: &NodesByName::default(),
+            enabled: EnabledActions { is_any: true, is_reboot: true },
+            stopped: None,
+            now: at(200_000),
+            is_settled: true,
+            busy: &busy,
+            has_slot: true,
+        };
+        plan(&TaskInput { object, status: object.status.as_ref(), outcomes: &outcomes, is_undone }, &world)
+    };
+    let kept = plan(&object, true);
+    assert!(kept.status.is_none() && kept.finalizer.is_none() && !kept.is_expired, "{kept:?}");
+    let deleted = deliver(Some("2026-11-29T00:00:00Z"));
+    let left = leftovers(&deleted, deleted.status.as_ref());
+    assert_eq!(left.iter().map(|it| it.node.as_str()).collect::<Vec<_>>(), ["10.0.0.1"]);
+    assert_eq!(plan(&deleted, false).finalizer, None);
+    assert_eq!(plan(&deleted, true).finalizer, Some(FinalizerChange::Remove));
 }

@@ -115,7 +115,11 @@ mod tests {
         let instance = "ocid1.instance.oc1.iad.node".parse().unwrap();
         let later = |name: &str| {
             let metadata = attachment(name, 1500).metadata;
-            Received(Err(UnreadableObject { error: "unknown purpose".to_owned(), metadata }))
+            Received(Err(UnreadableObject {
+                error: "unknown purpose".to_owned(),
+                metadata,
+                status: serde_json::Value::Null,
+            }))
         };
         let before = Some(vec![attachment("a", 1500), attachment("b", 1500)]);
         let objects = vec![later("a"), Received(Ok(attachment("b", 9000))), later("c")];
