@@ -67,6 +67,8 @@ pub(crate) struct RebootFacts<'a> {
     pub proven_for: Option<Duration>,
     /// Whether the cluster's stop switch is on.
     pub is_stopped: bool,
+    /// Whether reboots are enabled. They may be switched off in the middle.
+    pub is_enabled: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -83,6 +83,7 @@ pub(crate) async fn observe<'a>(
         reset: memory.reset.clone(),
         proven_for: None,
         is_stopped: input.is_stopped,
+        is_enabled: context.enabled.is_reboot,
     };
     if run.step == RebootStep::Proving {
         facts.proven_for = proven_for(context, input, run, &facts, memory);

@@ -45,6 +45,9 @@ pub(crate) fn step(run: &RebootRun<'_>, facts: &RebootFacts<'_>) -> Next {
         (RebootStep::Started | RebootStep::Cordoning | RebootStep::Draining, None) => {
             fail(TaskReason::NodeGone, "it was not reset".to_owned())
         }
+        (RebootStep::Cordoning | RebootStep::Draining, Some(_)) if !facts.is_enabled => {
+            fail(TaskReason::NotEnabled, "it was not reset".to_owned())
+        }
         (RebootStep::Started, Some(node)) => start(run, facts, node),
         (RebootStep::Cordoning, Some(node)) => cordon(facts, node),
         (RebootStep::Draining, Some(node)) => drain(run, facts, node),
@@ -231,7 +234,7 @@ fn unsent(
         return Next::End(End::Canceled);
     }
     let Some(node) = node else { return fail(TaskReason::NodeGone, "it was not reset".to_owned()) };
-    if facts.is_stopped || node.cordon != Cordon::Own {
+    if facts.is_stopped || !facts.is_enabled || node.cordon != Cordon::Own {
         return Next::Enter { step: RebootStep::Draining, is_recorded: false };
     }
     if !is_named(run, node) {

@@ -34,11 +34,14 @@ pub(in crate::node_task) async fn advance(context: &TaskContext, input: &StepInp
     let facts = observe(context, input, &run, &memory, &owner).await;
     match step(&run, &facts) {
         Next::Wait(why) => TaskNext::Wait(why),
-        Next::Do(effect) => TaskNext::Wait(carry_out(context, input, effect, &facts).await),
+        Next::Do(effect) => match carry_out(context, input, effect, &facts).await {
+            Ok(why) => TaskNext::Wait(why),
+            Err(end) => finish(end, &input.running.node, facts.is_enabled),
+        },
         Next::Enter { step, is_recorded } => {
             enter(context, input, &run, step, facts.node.filter(|_| is_recorded)).await
         }
-        Next::End(end) => finish(end),
+        Next::End(end) => finish(end, &input.running.node, facts.is_enabled),
     }
 }
 
@@ -66,7 +69,7 @@ pub(in crate::node_task) async fn undo(context: &TaskContext, input: &StepInput)
                 "reboots are off: kubectl uncordon NODE"
             );
         }
-        Err(error) => return Err(format!("uncordon {}: {}", input.running.node, chain(&error))),
+        Err(error) => return Err(format!("kubectl uncordon {}: {}", input.running.node, chain(&error))),
         Ok(()) => {}
     }
     context.reboots.forget(&uid);
@@ -127,11 +130,16 @@ async fn enter(
     TaskNext::Go(entry(input, next, recorded.as_ref()))
 }
 
-/// Returns what the node waits for then.
-async fn carry_out(context: &TaskContext, input: &StepInput, effect: Effect, facts: &RebootFacts<'_>) -> String {
+/// Returns what the node waits for then; the end where the rights are gone before anything was done.
+async fn carry_out(
+    context: &TaskContext,
+    input: &StepInput,
+    effect: Effect,
+    facts: &RebootFacts<'_>,
+) -> Result<String, End> {
     let (uid, owner) = identity(input);
     let (node, reboots) = (&input.running.node, &context.reboots);
-    match effect {
+    Ok(match effect {
         Effect::HandOver => {
             reboots.hand_over.notify_one();
             "the Lease moves to another replica".to_owned()
@@ -139,6 +147,9 @@ async fn carry_out(context: &TaskContext, input: &StepInput, effect: Effect, fac
         Effect::Cordon => match &input.view {
             Some(view) => match cordon(&context.client, view, &owner).await {
                 Ok(()) => "cordoned".to_owned(),
+                Err(error) if error.code() == Some(403) => {
+                    return Err(End::Failed(TaskReason::NotEnabled, format!("cordon: {}", chain(&error))));
+                }
                 Err(error) => format!("cordon: {}", chain(&error)),
             },
             None => "the Node is gone".to_owned(),
@@ -148,7 +159,7 @@ async fn carry_out(context: &TaskContext, input: &StepInput, effect: Effect, fac
             Err(error) => format!("remove the annotation: {}", chain(&error)),
         },
         Effect::Evict => {
-            let Ok(drain) = &facts.drain else { return "the pods are not known".to_owned() };
+            let Ok(drain) = &facts.drain else { return Ok("the pods are not known".to_owned()) };
             let last = reboots.recall(&uid, &input.running, Instant::now()).evicted;
             if last.is_none_or(|last| last.elapsed() >= EVICT_EVERY) {
                 let pods = drain.evictable.iter().take(EVICTIONS_MAX).cloned().collect();
@@ -159,7 +170,7 @@ async fn carry_out(context: &TaskContext, input: &StepInput, effect: Effect, fac
             drain.obstacle()
         }
         Effect::Reset => {
-            let Ok(instance) = input.running.instance.parse() else { return "no instance is recorded".to_owned() };
+            let Ok(instance) = input.running.instance.parse() else { return Ok("no instance is recorded".to_owned()) };
             // This call may be dropped while OCI has the request.
             reboots.note(&uid, &input.running, |memory| memory.reset = ResetState::Uncertain { refusal: None });
             let known = reset(&context.cloud, &instance, &uid, &facts.reset).await;
@@ -167,13 +178,15 @@ async fn carry_out(context: &TaskContext, input: &StepInput, effect: Effect, fac
             reboots.note(&uid, &input.running, |memory| memory.reset = known);
             "the reset is requested".to_owned()
         }
-    }
+    })
 }
 
-fn finish(end: End) -> TaskNext {
+/// Without the rights of reboots, the cordon may stay.
+pub(super) fn finish(end: End, node: &str, is_enabled: bool) -> TaskNext {
+    let advice = if is_enabled { String::new() } else { format!("reboots are off: kubectl uncordon {node}; ") };
     match end {
-        End::Succeeded => TaskNext::Succeeded("rebooted, and healthy for 2 minutes".to_owned()),
-        End::Failed(reason, message) => TaskNext::Failed(reason, message),
+        End::Succeeded => TaskNext::Succeeded(format!("{advice}rebooted, and healthy for 2 minutes")),
+        End::Failed(reason, message) => TaskNext::Failed(reason, format!("{advice}{message}")),
         End::FailedCordoned(reason, message) => TaskNext::Failed(reason, format!("still cordoned: {message}")),
         End::Skipped(reason, message) => TaskNext::Skipped(reason, message),
         // Only a deleted task is canceled, and that is undone.

@@ -6,12 +6,14 @@ use api::TaskReason;
 use vcn::Ocid;
 
 use crate::cluster::store::NodeView;
+use crate::node_task::action::Next as TaskNext;
 use crate::node_task::reboot::drain::{Drain, EvictionRefusal, PodKey};
 use crate::node_task::reboot::facts::{
     AgentBoot, Cordon, Effect, End, FleetReadiness, LeaderPlace, Mark, Next, NodeFacts, RebootFacts, RebootRecord,
     RebootRun, RebootStep, Refusal, ResetState,
 };
 use crate::node_task::reboot::plan::step;
+use crate::node_task::reboot::run::finish;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -58,6 +60,7 @@ fn facts(instance: &Ocid) -> RebootFacts<'_> {
         reset: ResetState::Unsent { refusal: None },
         proven_for: None,
         is_stopped: false,
+        is_enabled: true,
     }
 }
 
@@ -381,4 +384,21 @@ fn node_without_a_possible_proof_is_left_alone() {
         node.agent = AgentBoot::Silent;
     });
     assert_eq!(broken, enter(RebootStep::Cordoning, true), "a reboot may repair it");
+}
+
+#[test]
+fn reboot_that_was_switched_off_ends_before_the_reset_and_says_how_to_uncordon() {
+    let a = instance("a");
+    let off = || RebootFacts { is_enabled: false, ..facts(&a) };
+    for from in [RebootStep::Cordoning, RebootStep::Draining] {
+        let next = step(&run(from, MINUTE), &off());
+        assert_eq!(reason(&next), Some(("failed", TaskReason::NotEnabled)), "{from:?}");
+        let Next::End(end) = next else { panic!("{next:?}") };
+        let TaskNext::Failed(_, message) = finish(end, "node-a", false) else { panic!("it failed") };
+        assert!(message.contains("kubectl uncordon node-a"), "{message}");
+    }
+    // Nothing of the reset was sent yet.
+    assert_eq!(step(&run(RebootStep::Resetting, MINUTE), &off()), enter(RebootStep::Draining, false));
+    let TaskNext::Succeeded(message) = finish(End::Succeeded, "node-a", false) else { panic!("it succeeded") };
+    assert!(message.contains("kubectl uncordon node-a"), "{message}");
 }
