@@ -263,6 +263,7 @@ impl LeaderContext {
                 identity: settings.lease.identity.clone().unwrap_or_default(),
                 enabled: settings.enabled_actions(),
                 reboots: Arc::new(Reboots::new(self.plain.clone(), settings.oke_repair_taint.clone())),
+                ages: Arc::default(),
             },
         }
     }

@@ -9,6 +9,7 @@
 //! ```
 
 mod action;
+mod ages;
 mod capture;
 mod dispatch;
 mod events;

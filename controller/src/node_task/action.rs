@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use oci::Oci;
 
+use super::ages::Ages;
 use super::reboot_state::Reboots;
 use crate::cluster::events::Events;
 use crate::cluster::store::{NodeView, Store};
@@ -39,6 +40,8 @@ pub(crate) struct TaskContext {
     pub enabled: EnabledActions,
     /// What this leader knows about reboots.
     pub reboots: Arc<Reboots>,
+    /// How long ago times of statuses were.
+    pub ages: Arc<Ages>,
 }
 
 /// Which actions the cluster's operators enabled.

@@ -45,11 +45,6 @@ fn salvage(unreadable: UnreadableObject) -> Option<NodeTask> {
     serde_json::from_value(parts).ok()
 }
 
-/// Whether this is all that is known of a task: every other one has a node or a selector. It is not run, and its status not written.
-pub(super) const fn is_unreadable(task: &NodeTask) -> bool {
-    task.spec.node.is_none() && task.spec.node_selector.is_none()
-}
-
 /// All tasks, by name.
 #[derive(Debug, Default)]
 pub(crate) struct TaskObjects(BTreeMap<String, Arc<NodeTask>>);

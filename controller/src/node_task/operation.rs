@@ -19,6 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use resident::logging::chain;
+use tokio::time::Instant;
 
 use super::action::{Next, StepInput, TaskContext};
 use crate::cluster::own_image::own_image;
@@ -42,10 +43,11 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
     };
     let created = pod.as_ref().and_then(|Received(pod)| pod.as_ref().ok()?.metadata.creation_timestamp.clone());
     let facts = Facts {
-        pod_age: created.map(|created| elapsed(&created, input)).unwrap_or_default(),
+        pod_age: created.map(|created| elapsed(context, &created, input)).unwrap_or_default(),
         pod: state(pod, &input.running.node),
         capacity: input.view.as_ref().and_then(|view| view.ephemeral_storage),
-        age: age(input),
+        age: age(context, input),
+        watched: watched(context, input),
     };
     Some(plan::next(operation, &input.running, &facts))
 }
@@ -86,7 +88,7 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
     };
     // Also when the task's deadline passed.
     let is_working = state(Some(pod), &input.running.node) == PodState::Running;
-    if is_working && age(input) < limit {
+    if is_working && age(context, input) < limit {
         return Ok(false);
     }
     let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), TASKS_NAMESPACE);
@@ -127,10 +129,18 @@ fn name(input: &StepInput) -> String {
 }
 
 /// How long ago the step began.
-fn age(input: &StepInput) -> Duration {
-    input.running.since.as_ref().map(|since| elapsed(since, input)).unwrap_or_default()
+fn age(context: &TaskContext, input: &StepInput) -> Duration {
+    input.running.since.as_ref().map(|since| elapsed(context, since, input)).unwrap_or_default()
 }
 
-fn elapsed(since: &Time, input: &StepInput) -> Duration {
-    Duration::try_from(input.now.duration_since(since.0)).unwrap_or_default()
+/// For how long this leader has watched the step.
+fn watched(context: &TaskContext, input: &StepInput) -> Duration {
+    let uid = input.task.metadata.uid.as_deref().unwrap_or_default();
+    let watched = |since| context.ages.watched(uid, since, input.now, Instant::now());
+    input.running.since.as_ref().map(watched).unwrap_or_default()
+}
+
+fn elapsed(context: &TaskContext, since: &Time, input: &StepInput) -> Duration {
+    let uid = input.task.metadata.uid.as_deref().unwrap_or_default();
+    context.ages.of(uid, since, input.now, Instant::now())
 }

@@ -10,10 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::action::{ENDING, EnabledActions, STARTED};
 use super::events::NodeEvent;
-use super::objects::is_unreadable;
 use super::progress::{self, NodesLeft};
-use super::results::{Clock, Outcome, age, is_outdated, take};
-use super::selection::{NodesByName, digest, is_younger, matched_at_start, matching};
+use super::results::{Clock, Outcome, TaskClock, is_outdated, take};
+use super::selection::{NodesByName, digest, is_unreadable, is_younger, matched_at_start, matching};
 use crate::cluster::creator::created_by;
 
 /// Nodes on which tasks run, with uid and name of each task.
@@ -25,7 +24,7 @@ pub(crate) struct World<'a> {
     pub enabled: EnabledActions,
     /// Why nothing starts, if the stop switch is on.
     pub stopped: Option<&'a str>,
-    pub now: Timestamp,
+    pub times: TaskClock<'a>,
     /// Whether this leader has watched for long enough to find that a deadline passed.
     pub is_settled: bool,
     /// Nodes on which tasks run.
@@ -84,7 +83,10 @@ pub(crate) fn plan(input: &TaskInput<'_>, world: &World<'_>) -> TaskPlan {
             object.spec.action.verb() == Some(TaskVerb::Capture) && written.state == Some(TaskState::Succeeded);
         return TaskPlan {
             finalizer: (has_finalizer && !is_kept && input.is_undone).then_some(FinalizerChange::Remove),
-            is_expired: object.spec.ttl().is_some_and(|ttl| age(written.completion_time.as_ref(), world.now) >= ttl),
+            is_expired: object
+                .spec
+                .ttl()
+                .is_some_and(|ttl| world.times.age(object, written.completion_time.as_ref()) >= ttl),
             ..TaskPlan::default()
         };
     }
@@ -96,7 +98,7 @@ pub(crate) fn plan(input: &TaskInput<'_>, world: &World<'_>) -> TaskPlan {
             let running = std::mem::take(&mut status.running);
             let is_outdated = reason == TaskReason::Outdated;
             let state = if is_outdated { TaskState::Failed } else { TaskState::Refused };
-            end(&mut status, state, reason, &message, world.now);
+            end(&mut status, state, reason, &message, world.times.now);
             status.running = running;
         }
         None => proceed(input, world, &mut status, &mut plan, has_finalizer),
@@ -128,7 +130,7 @@ fn refusal(input: &TaskInput<'_>, world: &World<'_>) -> Option<(TaskReason, Stri
         return Some((TaskReason::Unreadable, "another program or a later version wrote the status".to_owned()));
     }
     let is_running = input.status.is_some_and(|status| !status.running.is_empty() || !status.cursor.is_empty());
-    if !is_running && is_outdated(object, world.now) {
+    if !is_running && is_outdated(object, world.times) {
         let waiting = input.status.map_or("no controller ran", |status| &status.message);
         return Some((TaskReason::Outdated, format!("it did not start within a day: {waiting}")));
     }
@@ -165,7 +167,7 @@ fn proceed(
         object,
         status,
         input.outcomes,
-        Clock { now: world.now, is_settled: world.is_settled, has_slot: world.has_slot },
+        Clock { times: world.times, is_settled: world.is_settled, has_slot: world.has_slot },
     );
     (plan.begun, plan.events) = (taken.begun, taken.events);
     let is_enabled = object.spec.action.verb().is_some_and(|verb| world.enabled.has(verb));
@@ -223,14 +225,14 @@ fn start(
             return NodesLeft::Waiting("the finalizer is being set".to_owned());
         }
         status.cursor.clone_from(&view.name);
-        let since = Some(Time(world.now));
+        let since = Some(Time(world.times.now));
         status.running.push(RunningNode {
             node: view.name.clone(),
             step: STARTED.to_owned(),
             since,
             ..RunningNode::default()
         });
-        status.start_time.get_or_insert(Time(world.now));
+        status.start_time.get_or_insert(Time(world.times.now));
         plan.events.push(NodeEvent::started(&view.name));
     }
     NodesLeft::None
@@ -271,7 +273,7 @@ fn finish(object: &NodeTask, world: &World<'_>, status: &mut NodeTaskStatus, is_
         _ if !is_enabled => (TaskReason::NotEnabled, progress::sum(counts)),
         _ => (TaskReason::TooManyFailures, progress::sum(counts)),
     };
-    end(status, state, reason, &message, world.now);
+    end(status, state, reason, &message, world.times.now);
 }
 
 fn end(status: &mut NodeTaskStatus, state: TaskState, reason: TaskReason, message: &str, now: Timestamp) {

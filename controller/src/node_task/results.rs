@@ -8,8 +8,10 @@ use api::node_task::{FAILURES_MAX, FailedNode, RunningNode, TaskCounts, TaskVerb
 use api::{NodeTask, NodeTaskStatus, Reason as _, TaskReason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::action::{ENDING, Next, STARTED};
+use super::ages::Ages;
 use super::events::NodeEvent;
 
 /// The most bytes of a message.
@@ -34,18 +36,27 @@ pub(crate) struct Taken {
     pub waiting: Option<String>,
 }
 
-/// The time since something; without end if that is not known.
-pub(crate) fn age(since: Option<&Time>, now: Timestamp) -> Duration {
-    let seconds = since.map_or(i64::MAX, |since| now.as_second().saturating_sub(since.0.as_second()));
-    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+/// The times of a task: what the wall clock shows, and how long this leader has known them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskClock<'a> {
+    pub now: Timestamp,
+    pub ages: &'a Ages,
+}
+
+impl TaskClock<'_> {
+    /// The time since something; without end if that is not known.
+    pub(crate) fn age(self, task: &NodeTask, since: Option<&Time>) -> Duration {
+        let uid = task.metadata.uid.as_deref().unwrap_or_default();
+        since.map_or(Duration::MAX, |since| self.ages.of(uid, since, self.now, Instant::now()))
+    }
 }
 
 /// How old a task may be when its action begins on the first node.
 const START_LIMIT: Duration = Duration::from_hours(24);
 
 /// Whether a task is too old to begin: what it was for may have changed.
-pub(crate) fn is_outdated(task: &NodeTask, now: Timestamp) -> bool {
-    age(task.metadata.creation_timestamp.as_ref(), now) > START_LIMIT
+pub(crate) fn is_outdated(task: &NodeTask, clock: TaskClock<'_>) -> bool {
+    clock.age(task, task.metadata.creation_timestamp.as_ref()) > START_LIMIT
 }
 
 fn outdated(waiting: &str) -> Next {
@@ -54,8 +65,8 @@ fn outdated(waiting: &str) -> Next {
 
 /// The time, whether this leader has watched for long enough to find that a deadline passed, and whether there is a slot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    pub now: Timestamp,
+pub(crate) struct Clock<'a> {
+    pub times: TaskClock<'a>,
     pub is_settled: bool,
     /// Whether a further task may have an effect.
     pub has_slot: bool,
@@ -74,14 +85,14 @@ pub(crate) fn take(
     task: &NodeTask,
     status: &mut NodeTaskStatus,
     outcomes: &BTreeMap<String, Outcome>,
-    around: Clock,
+    around: Clock<'_>,
 ) -> Taken {
     let before = std::mem::take(&mut status.running);
     let had_effect = before.iter().any(|running| running.step != STARTED);
-    let mut results = Results { task, status, now: around.now, taken: Taken::default() };
+    let mut results = Results { task, status, now: around.times.now, taken: Taken::default() };
     for running in before {
         match outcomes.get(&running.node) {
-            None if running.step == STARTED && task.spec.node.is_some() && is_outdated(task, around.now) => {
+            None if running.step == STARTED && task.spec.node.is_some() && is_outdated(task, around.times) => {
                 results.advance(running, outdated("the stop switch was on"));
             }
             None => results.status.running.push(running),
@@ -107,12 +118,12 @@ pub(crate) fn take(
 }
 
 /// A node that waits for too long fails; but not before this leader has watched it for a while.
-fn in_time(task: &NodeTask, running: &RunningNode, next: &Next, around: Clock) -> Next {
+fn in_time(task: &NodeTask, running: &RunningNode, next: &Next, around: Clock<'_>) -> Next {
     let start = running.start.as_ref().or(running.since.as_ref());
     let is_first = running.step == STARTED && task.spec.node.is_some();
     match (next, task.spec.deadline()) {
-        (Next::Wait(message), _) if is_first && is_outdated(task, around.now) => outdated(message),
-        (Next::Wait(message), Some(deadline)) if around.is_settled && age(start, around.now) >= deadline => {
+        (Next::Wait(message), _) if is_first && is_outdated(task, around.times) => outdated(message),
+        (Next::Wait(message), Some(deadline)) if around.is_settled && around.times.age(task, start) >= deadline => {
             Next::Failed(TaskReason::DeadlineExceeded, format!("{}: {message}", running.step))
         }
         _ => next.clone(),

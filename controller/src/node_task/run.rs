@@ -21,11 +21,11 @@ use tokio::time::{Instant, sleep_until};
 use super::action::{ENDING, Next, OtherReboot, STARTED, StepInput, TaskContext};
 use super::dispatch::{advance, apply, undo};
 use super::memory::{Memory, StepKey};
-use super::objects::{FINISHED_MAX, TaskObjects, is_unreadable, slim};
+use super::objects::{FINISHED_MAX, TaskObjects, slim};
 use super::occupancy::Occupancy;
 use super::plan::{BusyNodes, TaskInput, TaskPlan, World, leftovers, plan};
-use super::results::Outcome;
-use super::selection::NodesByName;
+use super::results::{Outcome, TaskClock};
+use super::selection::{NodesByName, is_unreadable};
 use crate::cluster::stop_switch::StopSwitch;
 use crate::cluster::store::{NodeView, WatchedKind, follow};
 use crate::fleet::roster::AgentView;
@@ -196,7 +196,7 @@ impl TaskRunner {
                 nodes: &nodes,
                 enabled: self.context.enabled,
                 stopped: around.stopped.as_deref(),
-                now: around.now,
+                times: TaskClock { now: around.now, ages: &self.context.ages },
                 is_settled: around.is_settled,
                 busy: if object.spec.action.capture.is_some() { &none } else { &occupancy.nodes },
                 has_slot: occupancy.has_slot(&uid),
@@ -212,6 +212,7 @@ impl TaskRunner {
             self.carry_out(object, plan, memory, &around.views).await;
             occupancy.note(object, memory.last_status(object));
         }
+        self.context.ages.forget_old(Instant::now());
         self.delete_oldest(&around.objects, memory).await;
         for object in &around.objects {
             self.call(object, around, memory, calls);

@@ -74,6 +74,11 @@ fn bits_of(task: &NodeTask, node: &NodeView, bits: usize) -> [usize; BITS_SET] {
     std::array::from_fn(|index| word(index) % bits)
 }
 
+/// Whether only metadata and status are known of a task: every other one has a node or a selector. It is not run, and its status not written.
+pub(super) const fn is_unreadable(task: &NodeTask) -> bool {
+    task.spec.node.is_none() && task.spec.node_selector.is_none()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -18,6 +18,8 @@ const PROVING: &str = "Proving";
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long the end of a Pod may be unknown: the kubelet may be the one that restarts.
 const END_LIMIT: Duration = Duration::from_secs(60);
+/// How long a leader watches a step before it finds that it takes too long.
+const WATCH_MIN: Duration = Duration::from_secs(60);
 /// How long the kubelet takes to report its capacity after its restart.
 const PROOF_LIMIT: Duration = Duration::from_mins(3);
 
@@ -31,6 +33,15 @@ pub(super) struct Facts {
     pub capacity: Option<u64>,
     /// How long ago the step began.
     pub age: Duration,
+    /// For how long this leader has watched the step.
+    pub watched: Duration,
+}
+
+impl Facts {
+    /// Whether the step takes longer than this; a new leader watches it for a while first.
+    fn is_late(&self, limit: Duration) -> bool {
+        self.age >= limit && self.watched >= WATCH_MIN
+    }
 }
 
 /// The next step of a node.
@@ -44,7 +55,7 @@ pub(super) fn next(operation: Operation, running: &RunningNode, facts: &Facts) -
         }),
         CREATING => match &facts.pod {
             PodState::Absent => Next::Wait("its Pod is being created".to_owned()),
-            PodState::Waiting(reason) if facts.pod_age >= START_LIMIT => Next::Failed(
+            PodState::Waiting(reason) if facts.pod_age >= START_LIMIT && facts.watched >= WATCH_MIN => Next::Failed(
                 TaskReason::NotStarted,
                 format!("its Pod has not started after {} s: {reason}", START_LIMIT.as_secs()),
             ),
@@ -63,7 +74,7 @@ pub(super) fn next(operation: Operation, running: &RunningNode, facts: &Facts) -
             PodState::Invalid(text) | PodState::NeverRan(text) => Next::Failed(TaskReason::ResultInvalid, text.clone()),
             PodState::Ended(report) => judge(operation, report, facts, go),
             PodState::Running | PodState::Waiting(_) | PodState::Pulling(_) => {
-                if facts.age < operation.limit() + END_LIMIT {
+                if !facts.is_late(operation.limit() + END_LIMIT) {
                     return Next::Wait("the operation runs".to_owned());
                 }
                 Next::Failed(TaskReason::ResultInvalid, "the kubelet does not report the end of its Pod".to_owned())
@@ -99,7 +110,7 @@ fn prove(report: &OperationReport, running: &RunningNode, facts: &Facts) -> Next
         let sizes = format!("{} to {}", gibibytes(before), gibibytes(capacity));
         return Next::Succeeded(format!("the Node's ephemeral-storage grew from {sizes}"));
     }
-    if facts.age < PROOF_LIMIT {
+    if !facts.is_late(PROOF_LIMIT) {
         return Next::Wait("the kubelet has not reported the growth".to_owned());
     }
     let sizes = format!(
@@ -140,7 +151,7 @@ mod tests {
 
     fn facts(pod: PodState, seconds: u64) -> Facts {
         let age = Duration::from_secs(seconds);
-        Facts { pod, pod_age: age, capacity: Some(46 * GIB), age }
+        Facts { pod, pod_age: age, capacity: Some(46 * GIB), age, watched: age }
     }
 
     fn step(next: &Next) -> &str {
@@ -212,5 +223,21 @@ mod tests {
         assert_eq!(reason(&grow(PROVING, ended(TaskReason::Succeeded, None), 96 * GIB, 180)), TaskReason::NotGrown);
         let nothing = grow(RUNNING, ended(TaskReason::NotGrown, Some(46 * GIB)), 46 * GIB, 20);
         assert_eq!(nothing, Next::Skipped(TaskReason::NotGrown, "done".to_owned()));
+    }
+
+    #[test]
+    fn new_leader_looks_for_a_minute_before_it_finds_an_operation_late() {
+        let at_step = |step: &str, pod: PodState, seconds| {
+            let facts = Facts { watched: Duration::from_secs(seconds), ..facts(pod, 3600) };
+            next(Operation::GrowRootDisk, &at(step), &facts)
+        };
+        for (from, pod) in [
+            (CREATING, PodState::Waiting("ContainerCreating".to_owned())),
+            (RUNNING, PodState::Running),
+            (PROVING, ended(TaskReason::Succeeded, Some(96 * GIB))),
+        ] {
+            assert!(matches!(at_step(from, pod.clone(), 59), Next::Wait(_)), "{from}");
+            assert!(matches!(at_step(from, pod, 60), Next::Failed(..)), "{from}");
+        }
     }
 }

@@ -6,7 +6,6 @@ use api::Received;
 use api::node_task::{PROBLEM_MAX, PROBLEMS_MAX, RunningNode};
 use health::Summary;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::core::ApiResource;
 use kube::{Api, Client};
@@ -31,30 +30,27 @@ use crate::node_task::reboot_state::RebootMemory;
 const OWN_NAMESPACES: [&str; 2] = ["oke-node-manager-probes", "oke-node-tasks"];
 /// The most pods of a node that are read. Kubelets run 250 at most, unless they are configured otherwise.
 const PODS_MAX: u32 = 2000;
-/// A time of a status that is further in the future was not written by a sound clock.
-const CLOCK_SKEW: Duration = Duration::from_mins(1);
 /// Where a summary has no shape.
 const SHAPE_LABEL: &str = "node.kubernetes.io/instance-type";
 
 /// The reboot as its status has it.
-pub(crate) fn run_of<'a>(input: &'a StepInput, step: RebootStep, memory: &RebootMemory, now: Instant) -> RebootRun<'a> {
+pub(crate) fn run_of<'a>(
+    context: &TaskContext,
+    input: &'a StepInput,
+    step: RebootStep,
+    memory: &RebootMemory,
+) -> RebootRun<'a> {
+    let now = Instant::now();
+    let uid = input.task.metadata.uid.as_deref().unwrap_or_default();
+    let elapsed = |since| context.ages.of(uid, since, input.now, now);
     let RunningNode { before, instance, problems, since, .. } = &input.running;
     RebootRun {
         step,
-        elapsed: since.as_ref().map_or(Duration::MAX, |since| elapsed(since.0, input.now)),
+        elapsed: since.as_ref().map_or(Duration::MAX, elapsed),
         watched: now.saturating_duration_since(memory.watched_since),
         drain_limit: input.task.spec.action.reboot.unwrap_or_default().drain_limit(),
         record: RebootRecord { boot_id: before, instance, problems: problems.clone() },
         is_canceled: input.task.metadata.deletion_timestamp.is_some(),
-    }
-}
-
-fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
-    let seconds = now.as_second().saturating_sub(since.as_second());
-    match u64::try_from(seconds) {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) if seconds.unsigned_abs() <= CLOCK_SKEW.as_secs() => Duration::ZERO,
-        Err(_) => Duration::MAX,
     }
 }
 

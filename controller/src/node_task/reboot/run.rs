@@ -30,7 +30,7 @@ pub(in crate::node_task) async fn advance(context: &TaskContext, input: &StepInp
     };
     let (uid, owner) = identity(input);
     let memory = context.reboots.recall(&uid, &input.running, Instant::now());
-    let run = run_of(input, at, &memory, Instant::now());
+    let run = run_of(context, input, at, &memory);
     let facts = observe(context, input, &run, &memory, &owner).await;
     match step(&run, &facts) {
         Next::Wait(why) => TaskNext::Wait(why),
@@ -87,7 +87,7 @@ fn identity(input: &StepInput) -> (String, String) {
 async fn watch(context: &TaskContext, input: &StepInput, at: RebootStep) -> Option<End> {
     let (uid, owner) = identity(input);
     let memory = context.reboots.recall(&uid, &input.running, Instant::now());
-    let mut run = run_of(input, at, &memory, Instant::now());
+    let mut run = run_of(context, input, at, &memory);
     // The status of a deleted task is not written any more.
     for step_now in [at, RebootStep::Proving] {
         run.step = step_now;

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 
 use api::node_task::TaskState;
 use api::{NodeTaskStatus, TASK_FINALIZER};
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::world::{Cluster, at, selecting};
 use crate::cluster::store::StoreUpdate;
 use crate::node_task::action::EnabledActions;
+use crate::node_task::ages::Ages;
 use crate::node_task::memory::Memory;
 use crate::node_task::objects::{TaskObjects, slim};
 use crate::node_task::occupancy::Occupancy;
 use crate::node_task::plan::{BusyNodes, FinalizerChange, TaskInput, World, leftovers, plan};
+use crate::node_task::results::TaskClock;
 use crate::node_task::selection::NodesByName;
 
 fn single() -> serde_json::Value {
@@ -74,6 +77,24 @@ fn node_that_takes_too_long_fails_with_what_it_waited_for() {
     assert_eq!(end(&cluster), (Some(TaskState::Failed), "DeadlineExceeded".to_owned()));
     assert_eq!(status.message, "Operating: its Pod runs");
     assert!(cluster.pods.is_empty() && status.conditions[0].kind == "Failed");
+}
+
+/// The clock of a settled leader jumps.
+#[test]
+fn jump_of_the_clock_ends_no_running_node_and_deletes_no_task() {
+    let mut cluster = Cluster::new(3, single());
+    (cluster.hanging, cluster.ages) = (["10.0.0.1".to_owned()].into(), Some(Ages::default()));
+    cluster.run(6);
+    cluster.now += SignedDuration::from_hours(30);
+    cluster.run(20);
+    assert_eq!(cluster.state(), Some(TaskState::Running), "{:?}", cluster.status());
+    let mut cluster = Cluster::new(3, selecting(json!({ "ttlSecondsAfterFinished": 3600 })));
+    cluster.ages = Some(Ages::default());
+    cluster.run(1000);
+    cluster.step_once();
+    cluster.now += SignedDuration::from_hours(3);
+    cluster.step_once();
+    assert!(cluster.status().is_final() && !cluster.is_gone);
 }
 
 #[test]
@@ -171,7 +192,7 @@ fn unreadable_task_keeps_its_node_busy_and_is_undone_when_deleted() {
             nodes: &NodesByName::default(),
             enabled: EnabledActions { is_any: true, is_reboot: true },
             stopped: None,
-            now: at(200_000),
+            times: TaskClock { now: at(200_000), ages: &Ages::default() },
             is_settled: true,
             busy: &busy,
             has_slot: true,

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use crate::cluster::store::NodeView;
 use crate::node_task::action::{ENDING, EnabledActions, Next, STARTED};
+use crate::node_task::ages::Ages;
 use crate::node_task::memory::{Memory, StepKey};
 use crate::node_task::plan::{FinalizerChange, TaskInput, TaskPlan, World, leftovers, plan};
-use crate::node_task::results::Outcome;
+use crate::node_task::results::{Outcome, TaskClock};
 use crate::node_task::selection::NodesByName;
 
 /// The step with an effect.
@@ -38,6 +39,8 @@ pub(super) struct Cluster {
     pub(super) most: usize,
     /// Whether another task may run.
     pub(super) has_slot: bool,
+    /// What the leader knows of times; by the wall clock alone if absent.
+    pub(super) ages: Option<Ages>,
     /// Whether the object is gone.
     pub(super) is_gone: bool,
     version: u64,
@@ -88,6 +91,7 @@ impl Cluster {
             order: Vec::new(),
             most: 0,
             has_slot: true,
+            ages: None,
             is_gone: false,
             version: 1,
             acts: 0,
@@ -145,11 +149,12 @@ impl Cluster {
         let is_undone = left.iter().all(|running| memory.is_undone("u", &running.node));
         let views = self.nodes.clone();
         let nodes: NodesByName<'_> = views.iter().map(|view| (view.name.as_str(), view)).collect();
+        let wall_clock = Ages::default();
         let world = World {
             nodes: &nodes,
             enabled: self.enabled,
             stopped: self.stopped,
-            now: self.now,
+            times: TaskClock { now: self.now, ages: self.ages.as_ref().unwrap_or(&wall_clock) },
             is_settled: true,
             busy: &HashMap::new(),
             has_slot: self.has_slot,
