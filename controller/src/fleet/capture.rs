@@ -85,14 +85,16 @@ impl CaptureDownloads {
                 Ok(found) => judge(found.items.into_iter().next(), name, token),
                 Err(error) => Err(Answer::text(503, &format!("the NodeTask cannot be read: {}\n", chain(&error)))),
             };
-            if let Err(refusal) = &checked {
-                tracing::warn!(event = "capture.refused", task = name, status = refusal.status, "nothing is sent");
-                sleep(REFUSAL_PAUSE).await;
-            }
             checked
         };
         let checked = timeout(CHECK, checking).await;
-        checked.unwrap_or_else(|_| Err(Answer::text(429, "other tokens are being checked; retry\n")))
+        let checked = checked.unwrap_or_else(|_| Err(Answer::text(429, "other tokens are being checked; retry\n")));
+        if let Err(refusal) = &checked {
+            tracing::warn!(event = "capture.refused", task = name, status = refusal.status, "nothing is sent");
+            // Others have their turn meanwhile.
+            sleep(REFUSAL_PAUSE).await;
+        }
+        checked
     }
 
     async fn request(&self, Finished { uid, node }: &Finished) -> Result<ReplyStream, Answer> {

@@ -63,6 +63,8 @@ pub(crate) struct StepInput {
     pub now: Timestamp,
     /// Whether the stop switch is on. Then no step may begin that has an effect which was not announced.
     pub is_stopped: bool,
+    /// Whether this leader applied the step.
+    pub is_applied: bool,
     /// Other tasks that reboot nodes.
     pub reboots: Vec<OtherReboot>,
 }

@@ -104,6 +104,8 @@ fn step(input: &StepInput, observed: Observed) -> Next {
         Observed::Progress(_) => Next::Wait("the agent captures".to_owned()),
         Observed::Refused(Refusal { status, text }) => match status {
             404 if is_started => Next::Failed(TaskReason::Unsupported, "its agent has no captures".to_owned()),
+            // The former leader may have died before it started the capture.
+            404 if !input.is_applied => Next::Go(input.running.clone()),
             404 => Next::Failed(TaskReason::CaptureLost, "the agent started again".to_owned()),
             403 => Next::Failed(TaskReason::NotEnabled, text),
             429 | 507 => Next::Failed(TaskReason::DiskFull, text),
@@ -173,6 +175,7 @@ mod tests {
             agent,
             now: k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
             is_stopped: false,
+            is_applied: true,
             reboots: Vec::new(),
         }
     }
@@ -206,6 +209,15 @@ mod tests {
         }
         let Next::Go(next) = step(&input(STARTED, pending), Observed::Possible) else { panic!("it starts") };
         assert_eq!((next.node.as_str(), next.step.as_str()), ("a", CAPTURING));
+    }
+
+    #[test]
+    fn capture_that_the_former_leader_did_not_start_is_started() {
+        let missing = || Observed::Refused(Refusal { status: 404, text: String::new() });
+        let new_leader = StepInput { is_applied: false, ..input(CAPTURING, AgentView::Pending) };
+        assert_eq!(step(&new_leader, missing()), Next::Go(new_leader.running.clone()));
+        let lost = step(&input(CAPTURING, AgentView::Pending), missing());
+        assert!(matches!(lost, Next::Failed(TaskReason::CaptureLost, _)), "{lost:?}");
     }
 
     #[test]

@@ -154,6 +154,11 @@ impl Memory {
         self.observed.contains(key) && !self.applied.contains(key)
     }
 
+    /// Whether this leader applied the step.
+    pub(crate) fn is_applied(&self, key: &StepKey) -> bool {
+        self.applied.contains(key)
+    }
+
     pub(crate) fn is_undone(&self, uid: &str, node: &str) -> bool {
         self.undone.contains(&(uid.to_owned(), node.to_owned()))
     }

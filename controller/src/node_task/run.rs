@@ -289,8 +289,8 @@ impl TaskRunner {
             }
             let is_undo = is_over || running.step == ENDING;
             let is_due = !is_undo && running.step != STARTED && memory.is_due(&key);
-            let input =
-                StepInput { reboots: reboots(object, &around.objects, memory), ..self.input(object, running, around) };
+            let (reboots, is_applied) = (reboots(object, &around.objects, memory), memory.is_applied(&key));
+            let input = StepInput { reboots, is_applied, ..self.input(object, running, around) };
             let context = &self.context;
             calls.nodes.insert(slot);
             calls.futures.push(
@@ -315,7 +315,8 @@ impl TaskRunner {
         let view = around.views.iter().find(|view| view.name == running.node).cloned();
         let agent: AgentView = self.context.roster.lock().agent(&running.node, Instant::now());
         let is_stopped = around.stopped.is_some();
-        StepInput { task: object.clone(), running, view, agent, now: around.now, is_stopped, reboots: Vec::new() }
+        let (task, now, reboots) = (object.clone(), around.now, Vec::new());
+        StepInput { task, running, view, agent, now, is_stopped, is_applied: false, reboots }
     }
 }
 

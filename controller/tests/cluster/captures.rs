@@ -85,6 +85,17 @@ async fn capture_is_for_the_token_of_its_task_only() {
     agent.has_bundle(FakeBundle::Broken(whole));
     let (_, tar) = request(&one, "task=one", Some(TOKEN));
     assert!(!tar.ends_with(&end()), "{} bytes", tar.len());
+    // Wrong tokens keep nobody waiting.
+    let took = std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| request(&one, "task=one", Some("another-token")));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let began = std::time::Instant::now();
+        assert_eq!(request(&one, "task=one", Some(TOKEN)).0, 200);
+        began.elapsed()
+    });
+    assert!(took < std::time::Duration::from_secs(4), "{took:?}");
     tasks.delete("one", &DeleteParams::default()).await.unwrap();
     assert_eq!(request(&one, "task=one", Some(TOKEN)).0, 404);
     let log = one.log();
