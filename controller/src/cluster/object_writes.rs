@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use api::{FIELD_MANAGER, Received};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::core::ClusterResourceScope;
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -10,9 +11,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::cluster::request::{RequestError, params, send};
+use crate::cluster::request::{RequestError, params, send, settled};
 
-/// Writes a status in the place of a version of the object, and returns the new version. The uid keeps it from another object of the
+/// Writes a status in the place of a version of the object, if it is given, and returns the new version. The uid keeps it from another object of the
 /// same name, the version from the status of another leader.
 pub(crate) async fn write_status<K>(
     client: &Client,
@@ -24,10 +25,11 @@ where
     K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
 {
     let api: Api<K> = Api::all(client.clone());
-    let name = object.name_any();
-    let api_version = format!("{}/{}", api::GROUP, api::VERSION);
-    let metadata = json!({ "name": name, "uid": object.meta().uid, "resourceVersion": version });
-    let patch = json!({ "apiVersion": api_version, "kind": K::kind(&()), "metadata": metadata, "status": status });
+    let (name, resource_version) = (object.name_any(), version.map(str::to_owned));
+    let metadata =
+        ObjectMeta { name: Some(name.clone()), uid: object.uid(), resource_version, ..ObjectMeta::default() };
+    let (version, kind) = (K::api_version(&()), K::kind(&()));
+    let patch = json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "status": status });
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let written = send(api.patch_status(&name, &params, &Patch::Apply(patch))).await?;
     Ok(written.meta().resource_version.clone())
@@ -49,9 +51,5 @@ where
     let all: Vec<&str> = others.chain((!is_removed).then_some(finalizer)).collect();
     let metadata = json!({ "resourceVersion": object.meta().resource_version, "finalizers": all });
     let patch = Patch::Merge(json!({ "metadata": metadata }));
-    match send(api.patch(&object.name_any(), &params(), &patch)).await.map(drop) {
-        // Gone, or another version by now: the next step knows.
-        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
-        outcome => outcome,
-    }
+    settled(send(api.patch(&object.name_any(), &params(), &patch)).await)
 }

@@ -56,6 +56,14 @@ pub(crate) async fn send<T>(request: impl Future<Output = kube::Result<T>>) -> R
     }
 }
 
+/// The object is gone, or already there, or another one by now: the next plan knows what to do.
+pub(crate) fn settled<T>(outcome: Result<T, RequestError>) -> Result<(), RequestError> {
+    match outcome.map(drop) {
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// Never by apply, which would make the API server record field owners.
 pub(crate) fn params() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{FIELD_MANAGER, NetworkTest, NetworkTestStatus, TestState};
+use api::{NetworkTest, NetworkTestStatus, TestState};
 use backoff::{Backoff, chance};
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
 use resident::logging::chain;
-use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::agents::AgentCalls;
@@ -21,6 +20,7 @@ use super::pairs::{TestPair, pairs};
 use super::pods::pods;
 use super::shared::NetworkTests;
 use super::summary::Summary;
+use crate::cluster::object_writes::write_status;
 use crate::cluster::request::send;
 
 /// While a test runs, its status is written at most this often.
@@ -150,14 +150,7 @@ async fn written<A>(context: &NetworkTests<A>, test: &NetworkTest, status: Netwo
 }
 
 async fn write<A>(context: &NetworkTests<A>, test: &NetworkTest, status: &NetworkTestStatus) -> Result<(), String> {
-    let api: Api<NetworkTest> = Api::all(context.client.clone());
-    let name = test.name_any();
-    let version = format!("{}/{}", api::GROUP, api::VERSION);
-    // The uid keeps it from another test of the same name.
-    let metadata = json!({ "name": name, "uid": test.metadata.uid });
-    let patch = json!({ "apiVersion": version, "kind": "NetworkTest", "metadata": metadata, "status": status });
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let result = send(api.patch_status(&name, &params, &Patch::Apply(patch))).await;
+    let result = write_status(&context.client, test, status, None).await;
     context.metrics.wrote("network_test_status", result.is_ok());
     result.map(drop).map_err(|error| chain(&error))
 }

@@ -3,12 +3,14 @@
 
 use api::{FIELD_MANAGER, PROFILE_FINALIZER, PROFILE_LABEL, VnicAttachment, VnicProfile, VnicProfileStatus};
 use futures::{StreamExt, stream};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams, PartialObjectMetaExt as _, Patch, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::cluster::request::{RequestError, is, params, put, send};
+use crate::cluster::object_writes;
+use crate::cluster::request::{RequestError, is, params, put, send, settled};
 use crate::profile::plan::step::{Profile, Step, Target};
 
 /// Concurrent requests.
@@ -32,11 +34,9 @@ pub async fn apply<'s>(client: &Client, steps: &[&'s Step], end: Instant) -> Vec
 
 /// Writes a profile's status.
 pub async fn write_status(client: &Client, profile: &str, status: &VnicProfileStatus) -> Result<(), RequestError> {
-    let api: Api<VnicProfile> = Api::all(client.clone());
-    let name = json!({ "name": profile });
-    let patch = json!({ "apiVersion": api_version(), "kind": "VnicProfile", "metadata": name, "status": status });
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    send(api.patch_status(profile, &params, &Patch::Apply(patch))).await.map(drop)
+    let metadata = ObjectMeta { name: Some(profile.to_owned()), ..ObjectMeta::default() };
+    let object = metadata.into_request_partial::<VnicProfile>();
+    object_writes::write_status(client, &object, status, None).await.map(drop)
 }
 
 async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step: &Step) -> Result<(), RequestError> {
@@ -84,18 +84,6 @@ async fn delete(api: &Api<VnicAttachment>, object: &Target) -> Result<(), Reques
     let preconditions = Preconditions { uid: object.uid.clone(), resource_version: object.version.clone() };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     settled(send(api.delete(&object.name, &params)).await)
-}
-
-/// The object is gone, or already there, or another one by now: the next plan knows what to do.
-fn settled<T>(outcome: Result<T, RequestError>) -> Result<(), RequestError> {
-    match outcome.map(drop) {
-        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
-        outcome => outcome,
-    }
-}
-
-fn api_version() -> String {
-    format!("{}/{}", api::GROUP, api::VERSION)
 }
 
 #[cfg(test)]
