@@ -51,31 +51,33 @@ fn refuse(name: &str, unit: &Unit) -> Result<(), Failure> {
 }
 
 /// Follows the states after a restart.
-struct Proof {
-    /// The invocation before the restart, then the one that is to be proven.
+pub(super) struct Proof {
+    /// The last invocation: the one before the restart at first.
     invocation: String,
-    /// When that one was seen active first, since the restart.
+    /// The invocations since then.
+    pub(super) starts: usize,
+    /// When the last one was seen active, and stayed so, since the restart.
     active_since: Option<Duration>,
 }
 
 impl Proof {
-    const fn new(before: String) -> Self {
-        Self { invocation: before, active_since: None }
+    pub(super) const fn new(before: String) -> Self {
+        Self { invocation: before, starts: 0, active_since: None }
     }
 
     /// Whether the unit was active all the time, in one invocation that began after the restart.
-    fn is_complete(&mut self, unit: &Unit, elapsed: Duration) -> bool {
+    pub(super) fn is_complete(&mut self, unit: &Unit, elapsed: Duration) -> bool {
+        if !unit.invocation.is_empty() && unit.invocation != self.invocation {
+            self.invocation.clone_from(&unit.invocation);
+            self.starts += 1;
+            self.active_since = None;
+        }
         let is_active = unit.active == UnitState::Active && !unit.has_job;
-        if !is_active || unit.invocation.is_empty() {
+        if !is_active || unit.invocation.is_empty() || self.starts == 0 {
             self.active_since = None;
             return false;
         }
-        if unit.invocation != self.invocation {
-            self.invocation.clone_from(&unit.invocation);
-            self.active_since = Some(elapsed);
-        }
-        // Not set: still the invocation before the restart, or one that was not active meanwhile.
-        self.active_since.is_some_and(|since| elapsed.saturating_sub(since) >= PROOF)
+        elapsed.saturating_sub(*self.active_since.get_or_insert(elapsed)) >= PROOF
     }
 }
 
@@ -105,6 +107,10 @@ mod tests {
         assert_eq!(seconds(&mut proof(), &crashes), Some(19));
         let seen = [(1, Active, "new"), (5, Changing, "new"), (6, Active, "newer"), (15, Active, "newer")];
         assert_eq!(seconds(&mut proof(), &seen), None);
+        // A reload interrupts the ten seconds, and is not another start.
+        let reloads =
+            [(1, Active, "new"), (5, Changing, "new"), (6, Active, "new"), (15, Active, "new"), (16, Active, "new")];
+        assert_eq!(seconds(&mut proof(), &reloads), Some(16));
     }
 
     #[test]

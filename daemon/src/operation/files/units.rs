@@ -7,16 +7,15 @@ use tunables::files::HostUnit;
 use tunables::files::guard::GuardCommand;
 
 use super::change::Units;
+use crate::operation::restart::Proof;
 
 /// Between two reads of a state.
 const POLL: Duration = Duration::from_millis(200);
 /// A unit that waits ends at once when it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long one invocation must be active after a restart.
-const PROOF: Duration = Duration::from_secs(10);
 /// A unit that is started this often after one restart does not stay active: the first attempts may wait for another unit.
-const INVOCATIONS_MAX: usize = 3;
+const STARTS_MAX: usize = 3;
 
 /// systemd.
 pub(super) struct SystemdUnits<'a>(pub(super) &'a Systemd);
@@ -70,25 +69,19 @@ impl SystemdUnits<'_> {
             self.0.reset_failed(name).await.map_err(failed)?;
         }
         self.0.restart(name).await.map_err(failed)?;
-        let (mut invocations, mut since) = (vec![before.invocation], Instant::now());
+        let (mut proof, start) = (Proof::new(before.invocation), Instant::now());
         loop {
             sleep(POLL).await;
             let unit = self.0.unit(name).await.map_err(failed)?;
             if unit.active == UnitState::Failed && !unit.has_job {
                 return Err(format!("{name} is {unit} after its restart"));
             }
-            if !unit.invocation.is_empty() && invocations.last() != Some(&unit.invocation) {
-                (invocations, since) = ([invocations, vec![unit.invocation.clone()]].concat(), Instant::now());
-            }
-            let is_active = unit.active == UnitState::Active && !unit.has_job;
-            if !is_active || invocations.len() == 1 {
-                since = Instant::now();
-            } else if since.elapsed() >= PROOF {
+            if proof.is_complete(&unit, start.elapsed()) {
                 return Ok(());
             }
-            if invocations.len() > INVOCATIONS_MAX + 1 {
+            if proof.starts > STARTS_MAX {
                 return Err(format!(
-                    "{name} does not stay active: it was started {INVOCATIONS_MAX} times after its restart"
+                    "{name} does not stay active: it was started {STARTS_MAX} times after its restart"
                 ));
             }
         }
