@@ -1,16 +1,20 @@
 //! The command line as typed.
 
-use std::net::IpAddr;
+pub(crate) mod capture;
+pub(crate) mod nettest;
+pub(crate) mod task;
+mod types;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use hyper::Uri;
 
-pub(crate) use crate::arg_types::{Format, Output};
-use crate::arg_types::{node_name, object_name};
-use crate::capture_args::CaptureArgs;
-use crate::ends::Source;
-use crate::task_args::{GrowArgs, RebootArgs, RestartArgs, TaskArgs};
+use capture::CaptureArgs;
+use nettest::NetTestArgs;
+use task::{GrowArgs, RebootArgs, RestartArgs, TaskArgs};
+pub(crate) use types::{Format, Output};
+use types::{node_name, object_name};
 
 /// Shows what is wrong on which node of the OKE Node Manager, since when, and what to do. It changes nothing, except that `nettest`
 /// creates a NetworkTest and deletes it, `stop` stops or resumes all rollouts, and `bundle` writes a file. `restart`, `grow` and
@@ -287,43 +291,6 @@ pub(crate) struct VnicsArgs {
     pub output: Output,
 }
 
-/// Which pair, how it is probed, and how the result is printed.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct NetTestArgs {
-    /// The Node that sends; NODE/ADDRESS from one of its addresses, such as a secondary VNIC's; or pod/NAMESPACE/NAME
-    #[arg(value_parser = source, value_name = "FROM")]
-    pub from: String,
-    /// The target: service/NAMESPACE/NAME[:PORT], pod/NAMESPACE/NAME, a Node, NODE/ADDRESS, an address of a Node, or a service of
-    /// nodes; with --external another address, a host name or a URL
-    #[arg(value_name = "TO")]
-    pub to: String,
-    /// Connect to this port; without it, echo requests are sent
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "NUMBER")]
-    pub port: Option<u16>,
-    /// Send datagrams to the port
-    #[arg(long, requires = "port")]
-    pub udp: bool,
-    /// Send packets of full size that no router may fragment
-    #[arg(long, conflicts_with = "port")]
-    pub mtu: bool,
-    /// Send data for two seconds at this rate, to a Node's agent on port 5201 or the port given
-    #[arg(long, conflicts_with_all = ["udp", "mtu", "external"], value_parser = clap::value_parser!(u16).range(1..=10_000), value_name = "MBIT/S")]
-    pub throughput: Option<u16>,
-    /// The target is outside the cluster; the controller must allow it (NETWORK_TEST_TARGETS)
-    #[arg(long)]
-    pub external: bool,
-    /// The output format.
-    #[command(flatten)]
-    pub output: Output,
-}
-
-impl NetTestArgs {
-    /// Whether the target is a URL.
-    pub(crate) fn is_url(&self) -> bool {
-        self.external && self.to.contains("://")
-    }
-}
-
 /// Which word, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
@@ -339,20 +306,6 @@ fn view_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
     let is_valid = url.scheme_str() == Some("http") && url.host().is_some() && url.path() == "/";
     if is_valid { Ok(url) } else { Err("expected http://HOST:PORT".to_owned()) }
-}
-
-fn source(text: &str) -> Result<String, String> {
-    match Source::read(text)? {
-        Source::Node(node) => node_and_address(&node),
-        Source::Pod(_) => Ok(text.to_owned()),
-    }
-}
-
-fn node_and_address(text: &str) -> Result<String, String> {
-    let (node, address) = text.split_once('/').map_or((text, None), |(node, address)| (node, Some(address)));
-    let is_address = address.is_none_or(|address| address.parse::<IpAddr>().is_ok());
-    node_name(node)?;
-    if is_address { Ok(text.to_owned()) } else { Err("expected NODE or NODE/ADDRESS".to_owned()) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The API server: the kubeconfig's client, and what is read with it. It is connected when first needed.
 
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::io;
 use std::time::Duration;
 
@@ -15,7 +15,9 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::client::{AuthError, Body};
-use kube::{Api, Client};
+use kube::core::ClusterResourceScope;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
@@ -83,61 +85,48 @@ impl Cluster {
 
     /// The VnicAttachments of an instance, or all.
     pub(crate) async fn attachments(&self, instance: Option<&Ocid>) -> anyhow::Result<Attachments> {
-        let api: Api<Received<VnicAttachment>> = Api::all(self.client().await?);
         let selected = match instance {
             Some(instance) => ListParams::default().fields(&format!("spec.instanceId={instance}")),
             None => ListParams::default(),
         };
-        let mut found = Attachments::default();
-        for guarded in list(&api, selected).await.context("listing VnicAttachments")? {
-            match guarded.0 {
-                Ok(object) => found.objects.push(object),
-                Err(error) => found.unreadable.extend(error.metadata.name),
-            }
-        }
-        Ok(found)
+        let (objects, unreadable) = self.objects("VnicAttachments", selected).await?;
+        Ok(Attachments { objects, unreadable })
     }
 
     /// The NodePolicies that this version can read, and the names of the others.
     pub(crate) async fn policies(&self) -> anyhow::Result<(Vec<NodePolicy>, Vec<String>)> {
-        let api: Api<Received<NodePolicy>> = Api::all(self.client().await?);
-        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
-        for guarded in list(&api, ListParams::default()).await.context("listing NodePolicies")? {
-            match guarded.0 {
-                Ok(object) => objects.push(object),
-                Err(error) => unreadable.extend(error.metadata.name),
-            }
-        }
-        Ok((objects, unreadable))
-    }
-
-    /// A NodePolicy; `None` where there is none.
-    pub(crate) async fn policy(&self, name: &str) -> anyhow::Result<Option<NodePolicy>> {
-        let api: Api<Received<NodePolicy>> = Api::all(self.client().await?);
-        let found = api.get_opt(name).await.with_context(|| format!("reading NodePolicy {name}"))?;
-        let Some(Received(found)) = found else { return Ok(None) };
-        found
-            .map(Some)
-            .map_err(|error| anyhow!("a later version wrote NodePolicy {name}; update this program: {}", error.error))
+        self.objects("NodePolicies", ListParams::default()).await
     }
 
     /// The NodeTasks that this version can read, and the names of the others.
     pub(crate) async fn tasks(&self) -> anyhow::Result<(Vec<NodeTask>, Vec<String>)> {
-        let api: Api<Received<NodeTask>> = Api::all(self.client().await?);
+        self.objects("NodeTasks", ListParams::default()).await
+    }
+
+    /// An object of ours; `None` where there is none.
+    pub(crate) async fn object<K>(&self, name: &str) -> anyhow::Result<Option<K>>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let (api, kind): (Api<Received<K>>, _) = (Api::all(self.client().await?), K::kind(&()));
+        let found = api.get_opt(name).await.with_context(|| format!("reading {kind} {name}"))?;
+        let later = |error| anyhow!("a later version wrote {kind} {name}; update this program: {error}");
+        found.map(|found| found.0.map_err(|unreadable| later(unreadable.error))).transpose()
+    }
+
+    async fn objects<K>(&self, kinds: &str, selected: ListParams) -> anyhow::Result<(Vec<K>, Vec<String>)>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let api: Api<Received<K>> = Api::all(self.client().await?);
         let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
-        for guarded in list(&api, ListParams::default()).await.context("listing NodeTasks")? {
+        for guarded in list(&api, selected).await.with_context(|| format!("listing {kinds}"))? {
             match guarded.0 {
                 Ok(object) => objects.push(object),
                 Err(error) => unreadable.extend(error.metadata.name),
             }
         }
         Ok((objects, unreadable))
-    }
-
-    /// A NodeTask; `None` where there is none.
-    pub(crate) async fn task(&self, name: &str) -> anyhow::Result<Option<NodeTask>> {
-        let api: Api<NodeTask> = Api::all(self.client().await?);
-        api.get_opt(name).await.with_context(|| format!("reading NodeTask {name}"))
     }
 
     /// The user's name as the API server knows it; empty if the API server does not return it.

@@ -13,10 +13,8 @@
 //! A new command is a file in `commands`, a variant in `args.rs` and a line in `run.rs`.
 
 pub mod answer;
-mod arg_types;
 mod args;
 mod bundle;
-mod capture_args;
 mod catalog;
 mod causes;
 mod cluster;
@@ -35,6 +33,5 @@ mod proxy;
 pub mod run;
 mod selection;
 mod table;
-mod task_args;
 mod task_runs;
 mod test_runs;

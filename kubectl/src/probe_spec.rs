@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use api::{NetworkTest, TargetService, TestTarget};
 use serde_json::{Value, json};
 
-use crate::args::NetTestArgs;
+use crate::args::nettest::NetTestArgs;
 
 /// The deadline of the run itself, in seconds.
 const DEADLINE: u16 = 120;

@@ -13,16 +13,17 @@ use tokio::time::timeout;
 use vcn::printable;
 
 use crate::answer::{Answer, Exit, Style};
-use crate::args::{Args, BundleArgs, Command, Format, NetTestArgs};
+use crate::args::capture::CaptureArgs;
+use crate::args::nettest::NetTestArgs;
+use crate::args::task::TaskRequest;
+use crate::args::{Args, BundleArgs, Command, Format};
 use crate::bundle::file::is_stdout;
-use crate::capture_args::CaptureArgs;
 use crate::cluster::Cluster;
 use crate::commands::{bundle, capture, connection, explain, gpus, nettest, node, policy, status, stop, task, vnics};
 use crate::ends::{Source, Target};
 use crate::failure;
 use crate::probe_spec;
 use crate::table::paint;
-use crate::task_args::TaskRequest;
 
 /// For a command with all its requests: more than a network test takes.
 const LONGEST: Duration = Duration::from_mins(6);

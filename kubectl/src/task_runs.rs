@@ -12,8 +12,8 @@ use kube::{Api, ResourceExt as _};
 use tokio::time::sleep;
 use vcn::printable;
 
+use crate::args::task::TaskRequest;
 use crate::cluster::Cluster;
-use crate::task_args::TaskRequest;
 
 /// Between two reads of the status.
 const READ_INTERVAL: Duration = Duration::from_millis(500);

@@ -58,9 +58,6 @@ pub struct FilesArgs {
     /// The folder with the order, the record and copies of earlier files; the host must have it under the same path
     #[arg(long, default_value = "/var/lib/vcn-native/files", value_name = "FOLDER")]
     pub data: PathBuf,
-    /// The node's memory
-    #[arg(long, default_value = "/proc/meminfo", value_name = "FILE")]
-    pub meminfo: PathBuf,
 }
 
 fn units() -> impl clap::builder::TypedValueParser<Value = NodeUnit> {

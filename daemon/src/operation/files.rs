@@ -5,8 +5,6 @@ mod change;
 mod host;
 mod units;
 
-use std::path::Path;
-
 use api::TaskReason;
 use api::operation::OperationReport;
 use ipam::read_state;
@@ -16,6 +14,7 @@ use tunables::files::{FileGrant, FileOrder, HostUnit};
 
 use super::Failure;
 use crate::args::FilesArgs;
+use crate::reconcile::kernel_limits;
 use change::{Change, Identity, Outcome, Timing};
 use host::Host;
 use units::SystemdUnits;
@@ -31,7 +30,7 @@ pub(super) async fn apply(systemd: &Systemd, arguments: &FilesArgs) -> Result<Op
     let order = FileOrder::read(&text, &arguments.sha256).map_err(failed)?;
     let grants: Vec<FileGrant> = arguments.grant.iter().filter_map(|word| FileGrant::from_word(word)).collect();
     let kubelet = match order.kubelet {
-        Some(_) => facts(systemd, &arguments.meminfo).await?,
+        Some(_) => facts(systemd).await?,
         None => KubeletFacts::default(),
     };
     let desired = order.desired(&grants, &kubelet).map_err(failed)?;
@@ -51,30 +50,13 @@ pub(super) async fn apply(systemd: &Systemd, arguments: &FilesArgs) -> Result<Op
 }
 
 /// The kubelet of this node.
-async fn facts(systemd: &Systemd, meminfo: &Path) -> Result<KubeletFacts, Failure> {
+async fn facts(systemd: &Systemd) -> Result<KubeletFacts, Failure> {
     let command = systemd.command_line(HostUnit::Kubelet.as_str()).await?;
-    let memory = read_state(meminfo).ok().and_then(|text| memory(&String::from_utf8_lossy(&text)));
+    let memory = Some(kernel_limits::memory()).filter(|memory| *memory > 0);
     let unreadable = || Failure { reason: TaskReason::OperationFailed, message: "read the node's memory".to_owned() };
     Ok(KubeletFacts {
         start: command.arguments,
         environment: command.environment,
         memory: memory.ok_or_else(unreadable)?,
     })
-}
-
-/// The memory in bytes, from /proc/meminfo.
-fn memory(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_the_total_in_bytes() {
-        assert_eq!(memory("MemFree: 7 kB\nMemTotal:       16384 kB\n"), Some(16 << 20));
-        assert_eq!(memory("MemTotal: x kB\n"), None);
-    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::arg_types::{Output, node_name};
+use super::types::{Output, node_name};
 
 /// Which node, and what of it.
 #[derive(Clone, Debug, clap::Args)]

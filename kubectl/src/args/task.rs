@@ -2,7 +2,7 @@
 
 use api::node_task::{GrowRootDisk, NodeUnit, Reboot, RestartUnit, TaskAction};
 
-use crate::arg_types::{Output, node_name, object_name};
+use super::types::{Output, node_name, object_name};
 
 /// On which nodes.
 #[derive(Clone, Debug, Default, clap::Args)]

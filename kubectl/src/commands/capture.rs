@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep};
 use vcn::printable;
 
 use crate::answer::{Answer, Exit, Style};
+use crate::args::capture::{CaptureArgs, Protocol};
 use crate::bundle::file::{TarFile, is_stdout};
 use crate::bundle::progress::{Progress, size};
 use crate::bundle::receive::receive;
-use crate::capture_args::{CaptureArgs, Protocol};
 use crate::cluster::Cluster;
 use crate::interrupts::Interrupts;
 use crate::leader::stream::{Opened, open};

@@ -4,7 +4,7 @@ use command::page::Page;
 use serde::Serialize;
 
 use crate::answer::{Answer, Exit, Style};
-use crate::args::NetTestArgs;
+use crate::args::nettest::NetTestArgs;
 use crate::cluster::Cluster;
 use crate::connection::conclusion::{Conclusion, Label, ProbeResult, ProbeSource, conclude};
 use crate::connection::facts::{Facts, Finding, facts};

@@ -7,7 +7,7 @@ use nettest::{Cause, Label};
 use serde::Serialize;
 
 use crate::answer::{Answer, Exit, Style};
-use crate::args::NetTestArgs;
+use crate::args::nettest::NetTestArgs;
 use crate::cluster::Cluster;
 use crate::test_runs;
 

@@ -51,7 +51,7 @@ pub(crate) async fn run(cluster: &Cluster, name: Option<&str>) -> anyhow::Result
     };
     let view = leader::get::<PolicyView>(cluster, &format!("{POLICIES_PATH}/{name}")).await;
     // Without a kubeconfig, --view-url still shows what the leader has.
-    let object = cluster.policy(name).await;
+    let object = cluster.object(name).await;
     match (object, view) {
         (Ok(None), _) => anyhow::bail!("there is no NodePolicy {name}"),
         (Ok(Some(object)), Ok(view)) => Ok(OnePolicy::new(stop, PolicySummary::of(&object), Ok(view))),

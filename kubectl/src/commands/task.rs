@@ -10,9 +10,9 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 
 use crate::answer::{Answer, Exit, Style};
+use crate::args::task::TaskRequest;
 use crate::cluster::Cluster;
 use crate::table::{count, cut, or_dash};
-use crate::task_args::TaskRequest;
 use crate::task_runs;
 
 /// The most characters of a message in a line.
@@ -46,7 +46,7 @@ pub(crate) async fn run(cluster: &Cluster, name: Option<&str>) -> anyhow::Result
             Ok(Tasks::all(tasks.iter().map(TaskSummary::of).collect(), unreadable))
         }
         Some(name) => {
-            let task = cluster.task(name).await?.with_context(|| format!("there is no NodeTask {name}"))?;
+            let task = cluster.object(name).await?.with_context(|| format!("there is no NodeTask {name}"))?;
             Ok(Tasks::One(Box::new(TaskSummary::of(&task))))
         }
     }

@@ -11,7 +11,7 @@ use super::backends::{Backend, protocol_of};
 use super::conclusion::{Outcome, ProbeResult, ProbeSource, ProbeTarget};
 use super::facts::{Facts, is_pod_network};
 use super::objects::{Objects, is_in_host_network, name_of, node_of};
-use crate::args::NetTestArgs;
+use crate::args::nettest::NetTestArgs;
 use crate::cluster::Cluster;
 use crate::ends::{ObjectName, Source, Target};
 use crate::failure::words;
