@@ -175,11 +175,11 @@ pub(crate) struct Options {
         value_name = "WHAT"
     )]
     pub network_test_targets: TestTargets,
-    /// Whether NodeTasks are carried out: restart a unit, grow the root disk, capture. It needs the rights of manifests/tasks; without it,
-    /// tasks are refused
+    /// Whether NodeTasks run: restart a unit, grow the root disk, capture. It needs the rights in manifests/tasks; without it, tasks are
+    /// refused
     #[arg(long, global = true, env = "TASKS", value_enum, default_value = "off", value_name = "WHAT")]
     pub tasks: Toggle,
-    /// Whether NodeTasks may reboot nodes, too. It needs TASKS, the rights of manifests/reboot and a permission of OCI
+    /// Whether NodeTasks may reboot nodes, too. It needs TASKS, the rights in manifests/reboot and a permission in OCI
     #[arg(long, global = true, env = "TASK_REBOOTS", value_enum, default_value = "off", value_name = "WHAT")]
     pub task_reboots: Toggle,
     /// Networks of the cluster's Services, separated by commas: NetworkTests may probe addresses in them

@@ -48,7 +48,7 @@ const UID_MAX: usize = 63;
 pub(crate) fn clear(data_dir: &Path) {
     let base = data_dir.join(vcn::CAPTURES_FOLDER);
     if let Err(error) = store::clear(&base) {
-        tracing::warn!(event = "captures.not_removed", path = %base.display(), %error, "remove them by hand");
+        tracing::warn!(event = "captures.not_removed", path = %base.display(), %error, "remove the files in this folder");
     }
 }
 
@@ -169,7 +169,7 @@ impl Captures {
             match send::send(&node, &folder, &parts, &mut writer).and_then(|()| writer.finish()) {
                 Ok(()) => tracing::info!(event = "capture.sent", uid),
                 Err(error) => {
-                    tracing::warn!(event = "capture.not_sent", uid, %error, "the controller got a part of it")
+                    tracing::warn!(event = "capture.not_sent", uid, %error, "the controller got only a part of the capture")
                 }
             }
             drop(permit);
@@ -242,7 +242,7 @@ impl Work {
             }
             Err(error) => {
                 self.folder.remove();
-                tracing::warn!(event = "capture.failed", uid, %error, "what it had was removed");
+                tracing::warn!(event = "capture.failed", uid, %error, "its files were removed");
                 Err(error.to_string())
             }
         });
@@ -328,7 +328,7 @@ mod tests {
             let captures = Captures::new(settings, Layers::default());
             let found = [None, packets(false), packets(true)].map(|packets| {
                 let start = CaptureStart { uid: "u".to_owned(), state: true, packets, ..CaptureStart::default() };
-                // Whether there is room is another question.
+                // The free space is not part of this test.
                 !matches!(captures.check(&start), Err(CaptureError::NotEnabled(_)))
             });
             assert_eq!(found, is_permitted, "{scope:?}");

@@ -28,7 +28,7 @@ const TTL_SECONDS: u32 = 86_400;
 /// Creates the task, and waits for its end unless the command does not.
 ///
 /// # Errors
-/// When it could not be created or read, or no controller took it up.
+/// When it could not be created or read, or no controller adopted it.
 pub(crate) async fn run(cluster: &Cluster, request: &TaskRequest) -> anyhow::Result<NodeTask> {
     let api: Api<NodeTask> = Api::all(cluster.client().await?);
     let task = task(request, &cluster.user().await)?;
@@ -61,13 +61,15 @@ async fn wait(api: &Api<NodeTask>, name: &str) -> anyhow::Result<NodeTask> {
     let mut progress = Progress { shown: String::new(), at: began };
     loop {
         let found = api.get_opt(name).await.with_context(|| format!("reading NodeTask {name}"))?;
-        let task = found.with_context(|| format!("NodeTask {name} was deleted meanwhile"))?;
+        let task = found.with_context(|| format!("NodeTask {name} was deleted before it ended"))?;
         let status = task.status.clone().unwrap_or_default();
         if status.is_final() {
             return Ok(task);
         }
         if status.state.is_none() && began.elapsed() > FIRST_STATUS {
-            bail!("no controller adopted NodeTask {name}, which stays: is one running, of a version with NodeTasks?");
+            bail!(
+                "no controller started NodeTask {name}, which stays: check that a controller runs, with a version that supports NodeTasks"
+            );
         }
         progress.show(format!("NodeTask {name}: {}", words(&status)));
         sleep(READ_INTERVAL).await;

@@ -35,7 +35,7 @@ where
     Ok(written.meta().resource_version.clone())
 }
 
-/// Adds or removes a finalizer. Names the version that was read: another one may have other finalizers.
+/// Adds or removes a finalizer. The patch names the version that was read: a later one may have other finalizers.
 pub(crate) async fn write_finalizer<K>(
     client: &Client,
     object: &K,

@@ -19,5 +19,5 @@ pub(crate) async fn own_image(client: &Client, namespace: &str, name: &str) -> R
         send(pods.list(&own)).await.map_err(|error| format!("read the controller's image: {}", chain(&error)))?;
     let own = found.items.into_iter().next().and_then(|pod| pod.0.ok());
     let image = own.and_then(|pod| pod.spec?.containers.into_iter().next()?.image);
-    image.ok_or_else(|| format!("the controller's own Pod {name} is not found: its image is not known"))
+    image.ok_or_else(|| format!("the controller's own Pod {name} is not found, so its image is unknown"))
 }

@@ -1,5 +1,5 @@
 //! The capture of a NodeTask, from its node's agent to `kubectl oke-node capture`. Every process of the leader's host can reach the view,
-//! so a capture needs the token whose SHA-256 the task has. The task is read when the request comes: a deleted one opens nothing.
+//! so a capture needs the token whose SHA-256 the task has. Each request reads the task, so the capture of a deleted task cannot be read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,11 +29,11 @@ const SENT_MAX: usize = 2;
 const TOKEN_MAX: usize = 256;
 /// The longest name of a NodeTask, in bytes.
 const NAME_MAX: usize = 63;
-/// For one check of a token, with its turn.
+/// The longest check of a token, with its wait in the queue.
 const CHECK: Duration = Duration::from_secs(20);
 /// After a refusal: processes of this host must not use up the API server's time.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
-/// Until the agent's reply begins.
+/// The longest wait until the agent's reply begins.
 const REPLY: Duration = Duration::from_secs(15);
 /// For one capture, with a reader as slow as its connection.
 const SENDING: Duration = Duration::from_mins(8);
@@ -59,7 +59,7 @@ impl CaptureDownloads {
         Self { client, channel, roster, one: Mutex::default(), free: Arc::new(Semaphore::new(SENT_MAX)) }
     }
 
-    /// Begins to send one.
+    /// Begins to send a capture.
     pub(crate) async fn open(&self, request: &StreamRequest<'_>) -> Result<Chunks, Answer> {
         let name = task_of(request.query).ok_or_else(|| Answer::text(400, "the query is task=NAME\n"))?;
         let token = request.token.filter(|token| !token.is_empty() && token.len() <= TOKEN_MAX);
@@ -106,7 +106,7 @@ impl CaptureDownloads {
             200 => Ok(reply),
             404 => Err(Answer::text(
                 410,
-                "the capture is gone: its time is over, or the agent started again since; create another NodeTask\n",
+                "the capture is gone: its time is over, or the agent restarted; create another NodeTask\n",
             )),
             429 => Err(Answer::text(429, "the node sends another capture; retry\n")),
             status => Err(failed(format!("answered with status {status}"))),
@@ -128,10 +128,10 @@ fn judge(task: Option<NodeTask>, name: &str, token: &str) -> Result<Finished, An
     let (Some(capture), Some(node)) = (&task.spec.action.capture, &task.spec.node) else {
         return Err(Answer::text(400, &format!("NodeTask {name} is not a capture\n")));
     };
-    // Not the token itself is compared, so the time says nothing about it.
+    // Hashes are compared, so the time of the comparison reveals nothing about the token.
     let hash: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
     if hash != capture.token_hash {
-        return Err(Answer::text(403, &format!("the token is not the one of NodeTask {name}\n")));
+        return Err(Answer::text(403, &format!("this is not the token of NodeTask {name}\n")));
     }
     let NodeTaskStatus { state, message, .. } = task.status.clone().unwrap_or_default();
     if state != Some(TaskState::Succeeded) {
@@ -144,7 +144,7 @@ fn judge(task: Option<NodeTask>, name: &str, token: &str) -> Result<Finished, An
     Ok(Finished { uid: task.uid().unwrap_or_default(), node: node.clone() })
 }
 
-/// Passes the tar on. One that is not whole ends without its end, which its reader notices.
+/// Passes the tar on. An incomplete tar has no end marker, so its reader notices.
 async fn relayed(reply: ReplyStream, out: ChunkSender, finished: Finished, permit: OwnedSemaphorePermit) {
     let Finished { uid, node } = finished;
     let passed = relay(Relay::into_folder(FOLDER, CAPTURE_BYTES_MAX), reply, SENDING, &out).await;
@@ -157,7 +157,9 @@ async fn relayed(reply: ReplyStream, out: ChunkSender, finished: Finished, permi
     };
     match sent {
         Ok(()) => tracing::info!(event = "capture.sent", uid, node),
-        Err(error) => tracing::warn!(event = "capture.not_sent", uid, node, error, "its reader got a part of it"),
+        Err(error) => {
+            tracing::warn!(event = "capture.not_sent", uid, node, error, "the reader got only a part of the capture")
+        }
     }
     drop(permit);
 }

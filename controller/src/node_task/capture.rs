@@ -35,10 +35,10 @@ struct Refusal {
     text: String,
 }
 
-/// Asks the agent, and decides what follows.
+/// Queries the agent, and decides the next step.
 pub(super) async fn advance(context: &TaskContext, input: &StepInput) -> Next {
     if input.task.spec.action.capture.as_ref().is_some_and(|capture| capture.logs.is_some()) {
-        // The Pod that reads the journal lands with its arm.
+        // Logs need a Pod that reads the journal, which does not exist yet.
         return Next::Failed(TaskReason::Unsupported, "this version of the controller captures no logs".to_owned());
     }
     let request = match (input.running.step.as_str(), start(input)) {
@@ -65,13 +65,13 @@ pub(super) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
         return Err(refusal(&reply).text);
     }
     if reply.status != 200 {
-        // It could start a moment ago. The next step notices that it is not there.
+        // The agent's check passed a moment ago. The next step notices if the capture is missing.
         tracing::warn!(event = "capture.refused", node = input.running.node, error = refusal(&reply).text);
     }
     Ok(())
 }
 
-/// Removes it. An agent that does not answer, or refuses, removes it after its time, and when it starts: no agent keeps a task.
+/// Removes the capture. An agent that does not answer or refuses removes it after its time, or at its next start: no task waits for it.
 pub(super) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
     match &input.agent {
         _ if input.view.is_none() => return Ok(true),
@@ -101,12 +101,14 @@ fn step(input: &StepInput, observed: Observed) -> Next {
         Observed::Possible => Next::Go(RunningNode { step: CAPTURING.to_owned(), ..input.running.clone() }),
         Observed::Progress(CaptureProgress { error: Some(error), .. }) => Next::Failed(TaskReason::CaptureLost, error),
         Observed::Progress(progress) if progress.is_complete => Next::Succeeded(summary(input, &progress)),
-        Observed::Progress(_) => Next::Wait("the agent captures".to_owned()),
+        Observed::Progress(_) => Next::Wait("the capture runs".to_owned()),
         Observed::Refused(Refusal { status, text }) => match status {
-            404 if is_started => Next::Failed(TaskReason::Unsupported, "its agent has no captures".to_owned()),
+            404 if is_started => {
+                Next::Failed(TaskReason::Unsupported, "its agent does not support captures".to_owned())
+            }
             // The former leader may have died before it started the capture.
             404 if !input.is_applied => Next::Go(input.running.clone()),
-            404 => Next::Failed(TaskReason::CaptureLost, "the agent started again".to_owned()),
+            404 => Next::Failed(TaskReason::CaptureLost, "the agent restarted".to_owned()),
             403 => Next::Failed(TaskReason::NotEnabled, text),
             429 | 507 => Next::Failed(TaskReason::DiskFull, text),
             _ => Next::Failed(TaskReason::CaptureFailed, text),
@@ -192,17 +194,17 @@ mod tests {
         let (pending, silent) = (AgentView::Pending, AgentView::Silent);
         for (from, agent, observed, expected) in [
             (STARTED, &pending, refused(403), failed(TaskReason::NotEnabled, "why")),
-            (STARTED, &pending, refused(404), failed(TaskReason::Unsupported, "its agent has no captures")),
+            (STARTED, &pending, refused(404), failed(TaskReason::Unsupported, "its agent does not support captures")),
             (STARTED, &pending, refused(400), failed(TaskReason::CaptureFailed, "why")),
             (STARTED, &pending, refused(429), failed(TaskReason::DiskFull, "why")),
             (STARTED, &pending, refused(507), failed(TaskReason::DiskFull, "why")),
             (STARTED, &pending, unreachable(), Next::Wait("no route".to_owned())),
             (STARTED, &silent, unreachable(), failed(TaskReason::AgentSilent, "no route")),
             (CAPTURING, &silent, unreachable(), Next::Wait("no route".to_owned())),
-            (CAPTURING, &pending, progress(false, None), Next::Wait("the agent captures".to_owned())),
+            (CAPTURING, &pending, progress(false, None), Next::Wait("the capture runs".to_owned())),
             (CAPTURING, &pending, progress(true, None), Next::Succeeded("7 packets, 1 lost; 2 kB".to_owned())),
             (CAPTURING, &pending, progress(false, Some("disk")), failed(TaskReason::CaptureLost, "disk")),
-            (CAPTURING, &pending, refused(404), failed(TaskReason::CaptureLost, "the agent started again")),
+            (CAPTURING, &pending, refused(404), failed(TaskReason::CaptureLost, "the agent restarted")),
         ] {
             let text = format!("{from} {observed:?}");
             assert_eq!(step(&input(from, agent.clone()), observed), expected, "{text}");

@@ -12,11 +12,14 @@ use super::{capture, operation, reboot};
 /// The deadline of one call. Longer work is a step that is observed.
 const LIMIT: Duration = Duration::from_secs(45);
 
-/// Observes a node, and decides what follows; `None` if nothing was learned in time.
+/// Observes a node, and decides the next step; `None` if the observation failed or timed out.
 pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<Next> {
     let is_started = input.running.step == STARTED;
     if is_started && let Some(version) = input.agent.version_without_tasks() {
-        return Some(Next::Skipped(TaskReason::Unsupported, format!("its agent is of version {version}")));
+        return Some(Next::Skipped(
+            TaskReason::Unsupported,
+            format!("its agent has version {version}, which lacks the action"),
+        ));
     }
     let deciding = async {
         match input.verb() {
@@ -25,7 +28,7 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
             Some(TaskVerb::Capture) => Some(capture::advance(context, input).await),
             None => Some(Next::Failed(
                 TaskReason::Unsupported,
-                "this version of the controller lacks the action".to_owned(),
+                "this version of the controller does not support the action".to_owned(),
             )),
         }
     };
@@ -35,7 +38,7 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
 /// Carries out the step that is written. A new leader, and each retry, repeats it.
 ///
 /// # Errors
-/// When it may not have had its effect.
+/// When the effect is uncertain.
 pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<(), String> {
     let applying = async {
         match input.verb() {

@@ -118,7 +118,7 @@ impl Memory {
         self.outcomes.insert(key, outcome);
     }
 
-    /// A call that brought nothing. Returns how many of this node.
+    /// Counts a call without a result. Returns how many there were for this node.
     pub(crate) fn note_failure(&mut self, key: &StepKey) -> u32 {
         let failures = self.failures.entry((key.uid.clone(), key.node.clone())).or_default();
         *failures += 1;

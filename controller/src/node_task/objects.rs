@@ -66,7 +66,7 @@ impl TaskObjects {
         match object.0 {
             Ok(object) => drop(self.0.insert(name, Arc::new(object))),
             Err(unreadable) => {
-                tracing::warn!(event = "node_task.unreadable", name, error = unreadable.error, "it is not run");
+                tracing::warn!(event = "node_task.unreadable", name, error = unreadable.error, "the task does not run");
                 match salvage(unreadable) {
                     Some(object) => drop(self.0.insert(name, Arc::new(object))),
                     None => drop(self.0.remove(&name)),

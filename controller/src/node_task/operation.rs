@@ -52,10 +52,10 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
     Some(plan::next(operation, &input.running, &facts))
 }
 
-/// Creates the Pod, in the step that says so.
+/// Creates the Pod, in the step Creating.
 ///
 /// # Errors
-/// When the API server refused: during an update of the controller, its image is another one than its Deployment's.
+/// When the API server refused: during an update of the controller, its image differs from the image of its Deployment.
 pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<(), String> {
     let Some(operation) = Operation::of(&input.task.spec.action).filter(|_| input.running.step == CREATING) else {
         return Ok(());
@@ -75,7 +75,7 @@ pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
     }
 }
 
-/// Deletes the Pod. One of a deleted task ends first: a growth must not be left half-done, nor meet another operation.
+/// Deletes the Pod. The Pod of a deleted task ends first: a growth must not stop halfway, or run next to another operation.
 ///
 /// # Errors
 /// When the API server refused.

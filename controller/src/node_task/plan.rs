@@ -48,7 +48,7 @@ pub(crate) struct TaskInput<'a> {
 pub(crate) struct TaskPlan {
     /// The status, if it is another one.
     pub status: Option<NodeTaskStatus>,
-    /// Whether it differs in more than words.
+    /// Whether it differs in more than its texts.
     pub is_urgent: bool,
     /// Nodes with another step, which is applied after the write.
     pub begun: Vec<String>,
@@ -123,7 +123,7 @@ pub(crate) fn leftovers(object: &NodeTask, status: Option<&NodeTaskStatus>) -> V
     left
 }
 
-/// Why nothing is done at all.
+/// Why the task does nothing at all.
 fn refusal(input: &TaskInput<'_>, world: &World<'_>) -> Option<(TaskReason, String)> {
     let object = input.object;
     if input.status.is_some_and(NodeTaskStatus::is_unreadable) {
@@ -137,7 +137,7 @@ fn refusal(input: &TaskInput<'_>, world: &World<'_>) -> Option<(TaskReason, Stri
     let is_enabled = object.spec.action.verb().is_some_and(|verb| world.enabled.has(verb));
     if !is_enabled && !is_running {
         let key = if world.enabled.is_any { "reboot" } else { "tasks" };
-        return Some((TaskReason::NotEnabled, format!("the chart's value or add-on's key {key} is not true")));
+        return Some((TaskReason::NotEnabled, format!("the chart's value or the add-on's key {key} is not true")));
     }
     if input.status.is_some() {
         return None;
@@ -218,7 +218,7 @@ fn start(
             return NodesLeft::Waiting(format!("NodeTask {other} runs on {}", view.name));
         }
         if !world.has_slot && status.running.is_empty() {
-            return NodesLeft::Waiting("as many tasks run as may at once".to_owned());
+            return NodesLeft::Waiting("the maximum number of tasks is running".to_owned());
         }
         if !has_finalizer {
             plan.finalizer = Some(FinalizerChange::Add);
@@ -267,7 +267,7 @@ fn finish(object: &NodeTask, world: &World<'_>, status: &mut NodeTaskStatus, is_
         {
             (reason, status.message.clone())
         }
-        (Some(node), _) if counts.late > 0 => (TaskReason::Replaced, format!("Node {node} was created again")),
+        (Some(node), _) if counts.late > 0 => (TaskReason::Replaced, format!("Node {node} was recreated")),
         (Some(node), _) => (TaskReason::NodeGone, format!("Node {node} was deleted before it started")),
         _ if is_success => (TaskReason::Succeeded, progress::sum(counts)),
         _ if !is_enabled => (TaskReason::NotEnabled, progress::sum(counts)),

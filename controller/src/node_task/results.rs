@@ -44,7 +44,7 @@ pub(crate) struct TaskClock<'a> {
 }
 
 impl TaskClock<'_> {
-    /// The time since something; without end if that is not known.
+    /// The time since a moment; the maximum if the moment is unknown.
     pub(crate) fn age(self, task: &NodeTask, since: Option<&Time>) -> Duration {
         let uid = task.metadata.uid.as_deref().unwrap_or_default();
         since.map_or(Duration::MAX, |since| self.ages.of(uid, since, self.now, Instant::now()))
@@ -54,7 +54,7 @@ impl TaskClock<'_> {
 /// How old a task may be when its action begins on the first node.
 const START_LIMIT: Duration = Duration::from_hours(24);
 
-/// Whether a task is too old to begin: what it was for may have changed.
+/// Whether a task is too old to begin: it may no longer be needed.
 pub(crate) fn is_outdated(task: &NodeTask, clock: TaskClock<'_>) -> bool {
     clock.age(task, task.metadata.creation_timestamp.as_ref()) > START_LIMIT
 }
@@ -98,7 +98,7 @@ pub(crate) fn take(
             None => results.status.running.push(running),
             Some(Outcome::Undone(Ok(true))) if running.step == ENDING => {}
             Some(Outcome::Undone(left)) => {
-                let why = left.as_ref().err().map_or("what the action left is being removed", String::as_str);
+                let why = left.as_ref().err().map_or("the controller removes what the action left", String::as_str);
                 results.wait(running, why);
             }
             Some(Outcome::Next(next)) => {
@@ -106,7 +106,7 @@ pub(crate) fn take(
                 let is_first = !had_effect && running.step == STARTED;
                 let next = match next {
                     Next::Go(next) if is_first && next.step != STARTED && !around.has_slot => {
-                        Next::Wait("as many tasks run as may at once".to_owned())
+                        Next::Wait("the maximum number of tasks is running".to_owned())
                     }
                     next => next,
                 };

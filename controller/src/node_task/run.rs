@@ -1,4 +1,4 @@
-//! The leader's task for NodeTasks: steps all tasks, and carries out what the plans say.
+//! The leader's task for NodeTasks: computes the next step of each task, and carries it out.
 //!
 //! ```text
 //!   every two seconds, and on changes: calls of actions (bounded, on their own) ─▶ outcomes ─▶ plans ─▶ statuses written ─▶ calls
@@ -50,9 +50,9 @@ pub(crate) struct TaskRunner {
     pub context: TaskContext,
 }
 
-/// What a call of an action brought.
+/// The result of a call of an action.
 enum Answer {
-    /// Nothing was learned in time.
+    /// The observation failed or timed out.
     None(StepKey),
     Outcome(StepKey, Outcome),
     Applied(StepKey, Result<(), String>),
@@ -140,7 +140,7 @@ impl TaskRunner {
         }
     }
 
-    /// Records what a call brought. Whether something follows from it.
+    /// Records the result of a call. Returns whether the next step needs it.
     fn note(&self, answer: Answer, memory: &mut Memory, calls: &mut Calls<'_>) -> bool {
         calls.nodes.remove(&(answer.key().uid.clone(), answer.key().node.clone()));
         match answer {
@@ -155,7 +155,7 @@ impl TaskRunner {
                     tracing::warn!(
                         event = "node_task.left",
                         node = key.node,
-                        "tasks are off, so what it left stays: docs/node-tasks.md"
+                        "tasks are off, so what the task left on the node stays: docs/node-tasks.md"
                     );
                 }
                 memory.note_outcome(key, Outcome::Undone(if is_given_up { Ok(true) } else { Err(error) }));
@@ -225,7 +225,7 @@ impl TaskRunner {
         is_moving
     }
 
-    /// Finished tasks without a TTL stay, but not without end: the oldest goes first.
+    /// Deletes the oldest finished tasks without a TTL beyond the limit.
     async fn delete_oldest(&self, objects: &[Arc<NodeTask>], memory: &Memory) {
         let is_final = |object: &&Arc<NodeTask>| memory.last_status(object).is_some_and(NodeTaskStatus::is_final);
         let mut finished = objects.iter().filter(is_final);

@@ -1,4 +1,4 @@
-//! The nodes of a task: those that match when the task starts. A digest of them in the status tells them from nodes that match later,
+//! The nodes of a task: those that match when the task starts. A digest of them in the status distinguishes them from nodes that match later,
 //! also after a change of the leader.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) fn matching<'a>(task: &NodeTask, nodes: &NodesByName<'a>) -> Result<V
     let spec = &task.spec;
     match (&spec.node, &spec.node_selector) {
         (Some(name), _) => Ok(nodes.get(name.as_str()).copied().into_iter().collect()),
-        (None, None) => Err("there is neither node nor nodeSelector".to_owned()),
+        (None, None) => Err("the spec has neither node nor nodeSelector".to_owned()),
         (None, Some(selector)) => {
             let selector = Selector::try_from(selector.clone()).map_err(|error| error.to_string())?;
             Ok(nodes.values().copied().filter(|node| selector.matches(&node.labels.map())).collect())

@@ -89,7 +89,7 @@ async fn nodes_with_old_agents_are_unsupported_and_reported() {
         let notes = notes(&scene).await;
         let of =
             |end: &str| notes.iter().filter(|note| note.contains(end) && note.ends_with("(created by alice)")).count();
-        of("started") == 3 && of("Unsupported: its agent is of version") == 3
+        of("started") == 3 && of("Unsupported: its agent has version") == 3
     })
     .await;
     // One node alone: the task failed.

@@ -26,7 +26,7 @@ pub const CAPTURE_TTL_MAX: u32 = 86_400;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CaptureRequest {
-    /// Says whether a capture could start, and starts nothing.
+    /// Reports whether a capture could start, without a start.
     Check(CaptureStart),
     /// Starts a capture; one that is there stays as it is.
     Start(CaptureStart),

@@ -50,7 +50,7 @@ pub use status::{
         .message("reboot and capture are for one node: name it in node")
         .field_path(".nodeSelector"),
     validation = Rule::new("!has(self.action.reboot) || !has(self.deadlineMinutes)")
-        .message("is not for reboot: that has drainMinutes, and at least 30 minutes to prove itself")
+        .message("is not for reboot, which has drainMinutes and then at least 30 minutes to become healthy")
         .field_path(".deadlineMinutes"),
     validation = Rule::new("!has(self.action.growRootDisk) || !has(self.deadlineMinutes) || self.deadlineMinutes >= 15")
         .message("is at least 15 for growRootDisk, which must not be interrupted")
@@ -68,7 +68,7 @@ pub struct NodeTaskSpec {
     pub node_selector: Option<LabelSelector>,
     /// What happens on each node: exactly one of restartUnit, growRootDisk, reboot and capture.
     pub action: TaskAction,
-    /// How many nodes at once, 1 to 16; 1 if absent. Nodes come in the order of their names.
+    /// How many nodes at once, 1 to 16; 1 if absent. Nodes start in the order of their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 16>")]
     pub concurrency: Option<u8>,
@@ -76,8 +76,8 @@ pub struct NodeTaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 1000>")]
     pub max_failures: Option<u16>,
-    /// How many minutes a node may take, 1 to 180, of growRootDisk at least 15. 5 for restartUnit, 30 for growRootDisk and
-    /// capture if absent. Not for reboot.
+    /// How many minutes a node may take, 1 to 180; for growRootDisk at least 15. 5 for restartUnit if absent, and 30
+    /// for growRootDisk and capture. Not for reboot, which has drainMinutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 180>")]
     pub deadline_minutes: Option<u16>,

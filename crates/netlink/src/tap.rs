@@ -79,7 +79,7 @@ impl PacketTap {
     /// Whether packets were lost since the last call because nothing read them.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// When the kernel does not report it.
     pub fn has_lost(&self) -> Result<bool> {
         Ok(losses(&self.socket)? > 0)
     }

@@ -144,7 +144,7 @@ impl Oci {
         self.object(call).await
     }
 
-    /// Restarts an instance: its system is asked to shut down, and loses its power if it has not after 15 minutes. Returns once the
+    /// Restarts an instance: OCI requests a shutdown from its system, and cuts the power if it still runs after 15 minutes. Returns once the
     /// restart is accepted. A repetition with the same token, within 24 hours, restarts nothing again.
     pub async fn soft_reset(&self, instance: &Ocid, token: &RetryToken) -> Result<Instance, Error> {
         let mut call = get("InstanceAction", instance.as_str(), format!("/instances/{instance}"));

@@ -23,15 +23,15 @@ pub enum Error {
         /// Why.
         source: Box<zbus::Error>,
     },
-    /// A command did not end in time. It was not ended, either.
+    /// A command did not end in time, and still runs.
     #[error("{unit} still runs after {limit:?}")]
     StillRunning {
         /// Its unit.
         unit: String,
-        /// How long it was waited for.
+        /// How long the caller waited.
         limit: Duration,
     },
-    /// An answer has not the documented form.
+    /// An answer does not have the documented form.
     #[error("{operation}: systemd's answer lacks {property}")]
     Answer {
         /// What was requested.

@@ -24,7 +24,7 @@ pub struct ServiceCommand {
 }
 
 impl Systemd {
-    /// Starts a transient unit that runs these commands one after the other, and does not wait for it. systemd forgets it when it ended.
+    /// Starts a transient unit that runs these commands one after the other, and does not wait for it. systemd forgets it when it ends.
     /// While it runs, no other one of this name starts.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Systemd {
     }
 }
 
-/// The arguments of each command. systemd tells of each also when it ran last.
+/// The arguments of each command. For each command systemd also reports its last run.
 fn commands(property: OwnedVariant) -> Option<Vec<Vec<String>>> {
     type Run = (String, Vec<String>, bool, u64, u64, u64, u64, u32, i32, i32);
     let commands = Vec::<Run>::try_from(property).ok()?;

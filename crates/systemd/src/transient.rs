@@ -1,4 +1,5 @@
-//! A command of systemd's, outside this container: a transient unit, which systemd forgets when it ended and this connection closed.
+//! A command that systemd runs outside this container: a transient unit. systemd forgets the unit when it has ended and this connection
+//! is closed.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub struct Command<'a> {
     pub description: &'a str,
     /// The program's path, then its arguments.
     pub arguments: &'a [&'a str],
-    /// How long it is waited for. systemd never ends it: it may change a disk.
+    /// How long the caller waits. systemd never ends the command: it may change a disk.
     pub limit: Duration,
 }
 

@@ -30,7 +30,7 @@ pub struct OperationArgs {
 /// The operations; nothing else can be run.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Operation {
-    /// Restart a unit; the proof is another invocation that is active for 10 seconds
+    /// Restart a unit; the proof is a new invocation that is active for 10 seconds
     RestartUnit {
         /// The unit
         #[arg(value_parser = units(), value_name = "UNIT")]
@@ -38,7 +38,7 @@ pub enum Operation {
     },
     /// Grow the root disk by oci-growfs, and restart the kubelet
     GrowRootDisk,
-    /// Write the host's files of NodePolicies as an order says, and restart their units. If they do not stay active, or the order's hash
+    /// Write the host's files of NodePolicies from an order, and restart their units. If they do not stay active, or the order's hash
     /// does not appear in the file `confirmed`, the earlier files come back
     ApplyFiles(FilesArgs),
 }

@@ -12,11 +12,11 @@ pub(crate) enum CaptureError {
     Request(String),
     #[error("the agent's setting CAPTURES is {0}")]
     NotEnabled(&'static str),
-    #[error("the node keeps {0} captures already; delete the NodeTask of one, or wait until it is removed")]
+    #[error("the node keeps {0} captures already; delete one of their NodeTasks, or wait until one is removed")]
     TooMany(usize),
-    #[error("there is another capture of this uid")]
+    #[error("another capture has this uid")]
     Other,
-    #[error("there is no capture of this uid: it was removed after its time, or the agent started again since")]
+    #[error("this capture does not exist: it was removed after its time, or the agent restarted")]
     Missing,
     #[error(
         "{free_mib} MiB of {total_mib} MiB are free where captures are kept; a capture leaves 10 % and 2 GiB free, and this one may \

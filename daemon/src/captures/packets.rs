@@ -70,7 +70,11 @@ impl PacketSource {
             Some(name) => {
                 let name = name.map_err(|error| CaptureError::Request(error.to_string()))?;
                 let found = links.iter().find(|link| link.name == name);
-                Some(found.ok_or_else(|| CaptureError::Request(format!("the node has no link {name}")))?.index)
+                Some(
+                    found
+                        .ok_or_else(|| CaptureError::Request(format!("the node does not have the link {name}")))?
+                        .index,
+                )
             }
         };
         let protocol = request.protocol.map(|protocol| match protocol {

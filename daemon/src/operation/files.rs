@@ -22,7 +22,7 @@ use units::SystemdUnits;
 /// The file of the order, in the folder of records.
 const ORDER: &str = "order.json";
 
-/// Makes the host's files as an order says.
+/// Applies an order to the host's files.
 pub(super) async fn apply(systemd: &Systemd, arguments: &FilesArgs) -> Result<OperationReport, Failure> {
     let failed = |message: String| Failure { reason: TaskReason::OperationFailed, message };
     let host = Host::new(&arguments.root, &arguments.data);

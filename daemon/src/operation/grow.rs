@@ -1,4 +1,4 @@
-//! Grows the root disk as Oracle's documentation has it: the disk is read again, oci-growfs grows partition, volume and file system,
+//! Grows the root disk as Oracle's documentation describes it: the disk is read again, oci-growfs grows partition, volume and file system,
 //! and the kubelet restarts, because it reads its capacity at its start only. The controller proves it by the Node's capacity.
 
 use std::time::Duration;

@@ -27,7 +27,7 @@ pub(super) async fn restart(systemd: &Systemd, name: &str) -> Result<OperationRe
         // A unit of the bus's own may be restarted with it: the next read shows more.
         let last = systemd.unit(name).await?;
         if proof.is_complete(&last, start.elapsed()) {
-            let message = format!("{name} is active since {} s: invocation {}", PROOF.as_secs(), last.invocation);
+            let message = format!("{name} has been active for {} s: invocation {}", PROOF.as_secs(), last.invocation);
             return Ok(OperationReport::new(TaskReason::Succeeded, &message));
         }
         if start.elapsed() > LIMIT {
@@ -41,7 +41,7 @@ pub(super) async fn restart(systemd: &Systemd, name: &str) -> Result<OperationRe
 /// A runtime that is installed but not used must not start.
 fn refuse(name: &str, unit: &Unit) -> Result<(), Failure> {
     let message = if !unit.is_loaded {
-        format!("this node has no unit {name}, or it is masked")
+        format!("this node does not have the unit {name}, or the unit is masked")
     } else if unit.active == UnitState::Inactive && unit.invocation.is_empty() {
         format!("{name} has not run since this node booted: the node does not use it")
     } else {

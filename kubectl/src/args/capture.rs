@@ -16,13 +16,13 @@ pub(crate) struct CaptureArgs {
     /// The tar to write, readable by you only; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
-    /// The node's part of a bundle
+    /// The node's part of a support bundle
     #[arg(long)]
     pub state: bool,
-    /// Packets of the host and its pods, for so long
+    /// Packets of the host and its pods, for this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..=300))]
     pub packets: Option<u16>,
-    /// The file of packets has at most so many MiB [default: 16]
+    /// The largest size of the packet file, in MiB [default: 16]
     #[arg(long, value_name = "MIB", requires = "packets", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub size: Option<u8>,
     /// Only packets of this protocol
@@ -37,7 +37,7 @@ pub(crate) struct CaptureArgs {
     /// Only packets on this link of the host
     #[arg(long, value_name = "LINK", requires = "packets")]
     pub interface: Option<String>,
-    /// Packets with their payload, which may have secrets: it needs the verb capture-payload
+    /// Packets with their payload, which may contain secrets; this needs the verb capture-payload
     #[arg(long, requires = "packets")]
     pub payload: bool,
     /// The output format of the summary.

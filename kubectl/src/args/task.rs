@@ -7,7 +7,7 @@ use super::types::{Output, node_name, object_name};
 /// On which nodes.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TaskNodes {
-    /// All Nodes with these labels instead of one: KEY=VALUE,...
+    /// All Nodes with these labels, instead of one Node: KEY=VALUE,...
     #[arg(short = 'l', long = "selector", value_name = "KEY=VALUE,...")]
     pub labels: Option<String>,
     /// How many nodes at once, 1 to 16
@@ -16,7 +16,7 @@ pub(crate) struct TaskNodes {
     /// How many nodes may fail before no further node starts
     #[arg(long, requires = "labels", value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(..=1000))]
     pub max_failures: Option<u16>,
-    /// End at once; `kubectl oke-node task NAME` shows the progress
+    /// Do not wait for the end; `kubectl oke-node task NAME` shows the progress
     #[arg(long)]
     pub no_wait: bool,
     /// The output format.
@@ -27,7 +27,7 @@ pub(crate) struct TaskNodes {
 /// Which unit.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RestartArgs {
-    /// The Node's name, without -l, and the unit: kubelet, crio, containerd, oracle-cloud-agent or chronyd
+    /// The Node's name (not with -l) and the unit: kubelet, crio, containerd, oracle-cloud-agent or chronyd
     #[arg(value_name = "NODE|UNIT", num_args = 1..=2, required = true)]
     pub words: Vec<String>,
     /// The nodes.
@@ -38,7 +38,7 @@ pub(crate) struct RestartArgs {
 /// Whose root disk.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct GrowArgs {
-    /// The Node's name, without -l
+    /// The Node's name; not with -l
     #[arg(value_parser = node_name, value_name = "NODE", required_unless_present = "labels", conflicts_with = "labels")]
     pub node: Option<String>,
     /// The nodes.
@@ -61,7 +61,7 @@ pub(crate) struct RebootArgs {
     /// Evict pods without a controller, too: nothing recreates them
     #[arg(long)]
     pub evict_bare_pods: bool,
-    /// End at once; `kubectl oke-node task NAME` shows the progress
+    /// Do not wait for the end; `kubectl oke-node task NAME` shows the progress
     #[arg(long)]
     pub no_wait: bool,
     /// The output format.
@@ -72,7 +72,7 @@ pub(crate) struct RebootArgs {
 /// Which task.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TaskArgs {
-    /// The NodeTask's name; without it, all are listed
+    /// The NodeTask's name; without it, the command lists all
     #[arg(value_parser = object_name, value_name = "NAME")]
     pub name: Option<String>,
     /// The output format.
@@ -97,12 +97,14 @@ impl RestartArgs {
         let (node, unit) = match (self.words.as_slice(), &self.nodes.labels) {
             ([unit], Some(_)) => (None, unit),
             ([node, unit], None) => (Some(node_name(node)?), unit),
-            ([_], None) => return Err("name the Node and the unit, or Nodes by -l and the unit".to_owned()),
+            ([_], None) => {
+                return Err("name the Node and the unit, or select Nodes with -l and name the unit".to_owned());
+            }
             _ => return Err("-l selects Nodes: name only the unit".to_owned()),
         };
         let full = if unit.contains('.') { unit.clone() } else { format!("{unit}.service") };
         let unit = NodeUnit::from_word(&full).ok_or_else(|| {
-            format!("{full} is not a unit that a task restarts: {}", NodeUnit::ALL.map(NodeUnit::as_str).join(", "))
+            format!("a task cannot restart {full}; the units are {}", NodeUnit::ALL.map(NodeUnit::as_str).join(", "))
         })?;
         let action = TaskAction { restart_unit: Some(RestartUnit { unit }), ..TaskAction::default() };
         Ok(TaskRequest { action, node, nodes: self.nodes })

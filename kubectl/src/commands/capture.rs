@@ -30,7 +30,7 @@ use crate::leader::stream::{Opened, open};
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// More than packets take, with the time of the controller.
 const WAIT_MAX: Duration = Duration::from_secs(420);
-/// The node keeps what a killed command left behind for so long, in seconds.
+/// How long the node keeps the capture of a killed command, in seconds.
 const TTL_SECONDS: u32 = 900;
 /// The entry that describes the others.
 const README: &str = "README.txt";
@@ -43,7 +43,7 @@ pub(crate) struct Capture {
     pub node: String,
     pub bytes: u64,
     pub entries: u64,
-    /// What its README.txt says.
+    /// The text of its README.txt.
     pub readme: Vec<String>,
 }
 
@@ -104,7 +104,8 @@ async fn wait(tasks: &Api<NodeTask>, name: &str, progress: &Progress) -> anyhow:
     let mut status = NodeTaskStatus::default();
     while Instant::now() < end {
         let task = tasks.get_opt(name).await.with_context(|| format!("reading NodeTask {name}"))?;
-        status = task.with_context(|| format!("NodeTask {name} was deleted meanwhile"))?.status.unwrap_or_default();
+        status =
+            task.with_context(|| format!("NodeTask {name} was deleted before it ended"))?.status.unwrap_or_default();
         match status.state {
             Some(TaskState::Succeeded) => return Ok(()),
             Some(TaskState::Failed | TaskState::Refused) => bail!("{}", failure(&status)),
@@ -119,7 +120,7 @@ async fn wait(tasks: &Api<NodeTask>, name: &str, progress: &Progress) -> anyhow:
     }
     if status.state.is_none() {
         bail!(
-            "the controller did not begin within {} s: is it running, and does it know NodeTasks?",
+            "the controller did not start the task within {} s: check that it runs, and that its version supports NodeTasks",
             WAIT_MAX.as_secs()
         );
     }

@@ -46,7 +46,7 @@ pub(crate) async fn run(cluster: &Cluster, name: Option<&str>) -> anyhow::Result
             Ok(Tasks::all(tasks.iter().map(TaskSummary::of).collect(), unreadable))
         }
         Some(name) => {
-            let task = cluster.object(name).await?.with_context(|| format!("there is no NodeTask {name}"))?;
+            let task = cluster.object(name).await?.with_context(|| format!("NodeTask {name} does not exist"))?;
             Ok(Tasks::One(Box::new(TaskSummary::of(&task))))
         }
     }

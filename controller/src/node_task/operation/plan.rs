@@ -62,7 +62,7 @@ pub(super) fn next(operation: Operation, running: &RunningNode, facts: &Facts) -
             PodState::Waiting(reason) => Next::Wait(format!("its Pod starts: {reason}")),
             PodState::Pulling(reason) => Next::Wait(format!("its Pod waits for the image: {reason}")),
             PodState::NeverRan(reason) => {
-                Next::Failed(TaskReason::NotStarted, format!("its Pod was not started: {reason}"))
+                Next::Failed(TaskReason::NotStarted, format!("its Pod did not start: {reason}"))
             }
             // Written down first: a Pod that is gone from now on was not merely late.
             PodState::Running | PodState::Ended(_) | PodState::Invalid(_) => go(RUNNING),
@@ -94,7 +94,7 @@ fn judge(operation: Operation, report: &OperationReport, facts: &Facts, go: impl
         (TaskReason::Succeeded, Operation::RestartUnit(_)) => Next::Succeeded(report.message.clone()),
         (TaskReason::NotGrown, _) => {
             let is_stale = report.file_system.is_some_and(|bytes| !has_capacity(facts.capacity, bytes));
-            let hint = if is_stale { "; the kubelet reports less: restart kubelet.service" } else { "" };
+            let hint = if is_stale { "; the kubelet reports a smaller size: restart kubelet.service" } else { "" };
             Next::Skipped(TaskReason::NotGrown, format!("{}{hint}", report.message))
         }
         (reason, _) => Next::Failed(reason, report.message.clone()),
@@ -111,7 +111,7 @@ fn prove(report: &OperationReport, running: &RunningNode, facts: &Facts) -> Next
         return Next::Succeeded(format!("the Node's ephemeral-storage grew from {sizes}"));
     }
     if !facts.is_late(PROOF_LIMIT) {
-        return Next::Wait("the kubelet has not reported the growth".to_owned());
+        return Next::Wait("the kubelet has not reported the growth yet".to_owned());
     }
     let sizes = format!(
         "{}, and the Node's ephemeral-storage {}",

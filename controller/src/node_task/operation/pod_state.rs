@@ -52,7 +52,7 @@ impl PodState {
         match waiting.and_then(|waiting| waiting.reason) {
             Some(reason) if reason.contains("Image") => Self::Pulling(reason),
             Some(reason) => Self::Waiting(reason),
-            None => Self::Waiting("the kubelet has not reported it".to_owned()),
+            None => Self::Waiting("the kubelet has not reported its state yet".to_owned()),
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(container(&creating), PodState::Waiting("ContainerCreating".to_owned()));
         let pull = json!({ "waiting": { "reason": "ImagePullBackOff" } });
         assert_eq!(container(&pull), PodState::Pulling("ImagePullBackOff".to_owned()));
-        assert_eq!(state(&json!({})), PodState::Waiting("the kubelet has not reported it".to_owned()));
+        assert_eq!(state(&json!({})), PodState::Waiting("the kubelet has not reported its state yet".to_owned()));
         let full =
             json!({ "phase": "Failed", "reason": "OutOfpods", "message": "Node didn't have enough resource: pods" });
         assert_eq!(state(&full), PodState::NeverRan("OutOfpods Node didn't have enough resource: pods".to_owned()));

@@ -65,7 +65,7 @@ struct PodState {
 
 /// Of the kubelet: a Pod from a file of the node.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// How long after its time a pod of a node without a kubelet is waited for.
+/// How long the drain waits for a pod beyond its grace period, on a node without a kubelet.
 const OVERDUE_SECONDS: i64 = 30;
 const BARE: &str = "no controller would recreate it; the task lacks evictBarePods";
 const EMPTY_DIR: &str = "its emptyDir volume would be lost; the task lacks deleteEmptyDirData";

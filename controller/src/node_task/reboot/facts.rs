@@ -110,7 +110,7 @@ pub(crate) enum Cordon {
 /// What the agent of the node answered last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AgentBoot {
-    /// This leader has not heard of it yet.
+    /// This leader has no report of it yet.
     Pending,
     /// The node has no agent.
     Missing,
@@ -144,7 +144,7 @@ pub(crate) enum LeaderPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Wait(String),
-    /// Write this step to the status; `record` says whether with the node as it is now.
+    /// Write this step to the status; `is_recorded` is whether it also records the node as it is now.
     Enter {
         step: RebootStep,
         is_recorded: bool,
@@ -185,7 +185,7 @@ impl RebootRun<'_> {
 }
 
 impl FleetReadiness {
-    /// Whether so many are not ready that no node may be taken away.
+    /// Whether so many nodes are not ready that no other node may reboot.
     pub(crate) const fn is_bad(self) -> bool {
         self.not_ready * 10 > self.others
     }

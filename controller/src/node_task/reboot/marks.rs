@@ -30,7 +30,7 @@ impl Mark {
             return mark(TaskReason::OtherOperation, "OKE repairs it", false);
         }
         if node.labels.map().contains_key(NODE_OPERATION_LABEL) {
-            let message = format!("a node operation of OKE selects it: it has the label {NODE_OPERATION_LABEL}");
+            let message = format!("a node operation of OKE selects it with the label {NODE_OPERATION_LABEL}");
             return mark(TaskReason::OtherOperation, &message, false);
         }
         let taint = DELETION_TAINTS.iter().find(|(key, ..)| has_taint(key));

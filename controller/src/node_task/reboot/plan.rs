@@ -22,7 +22,7 @@ const PROOF_LIMIT_BARE_METAL: Duration = Duration::from_mins(45);
 const PROOF_HOLD: Duration = Duration::from_mins(2);
 /// For how long the reset is requested. Far less than the 24 hours in which OCI knows the retry token.
 const RESET_LIMIT: Duration = Duration::from_mins(10);
-/// How long a reset that OCI may have takes to show: OCI waits for 15 minutes.
+/// How long an accepted reset may have no visible effect: OCI waits 15 minutes for the shutdown.
 const SHOW_LIMIT: Duration = Duration::from_mins(20);
 
 /// The next step.
@@ -64,7 +64,7 @@ pub(crate) fn proof(run: &RebootRun<'_>, node: Option<&NodeFacts<'_>>) -> Result
     let record = &run.record;
     let Some(node) = node else { return Err("the Node is gone".to_owned()) };
     if node.boot_id == record.boot_id {
-        return Err("its kubelet reports the boot id from before".to_owned());
+        return Err("its kubelet still reports the boot id from before".to_owned());
     }
     if !node.is_ready {
         return Err("the Node is not Ready".to_owned());
@@ -104,7 +104,7 @@ fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> 
         return skip(mark.reason, mark.message.clone());
     }
     if node.instance.is_none() {
-        return skip(TaskReason::NoInstance, "its providerID names no OCI instance".to_owned());
+        return skip(TaskReason::NoInstance, "its providerID does not name an OCI instance".to_owned());
     }
     if node.is_disputed {
         return skip(TaskReason::NoInstance, DISPUTED.to_owned());
@@ -117,9 +117,9 @@ fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> 
     }
     match node.agent {
         AgentBoot::Missing => {
-            return fail(TaskReason::AgentSilent, "without an agent, the reboot has no proof".to_owned());
+            return fail(TaskReason::AgentSilent, "the node has no agent, so the reboot cannot be verified".to_owned());
         }
-        AgentBoot::Pending => return Next::Wait("this leader has not heard of the node's agent yet".to_owned()),
+        AgentBoot::Pending => return Next::Wait("this leader has no report of the node's agent yet".to_owned()),
         AgentBoot::Silent | AgentBoot::Answered { .. } => {}
     }
     if facts.is_stopped {
@@ -131,11 +131,11 @@ fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> 
     }
 }
 
-/// What keeps the node from being taken away: another reboot, or a fleet that lacks too many nodes already.
+/// What delays the reboot: another reboot, or too many nodes that are not ready.
 fn obstacle(facts: &RebootFacts<'_>) -> Option<Next> {
     let FleetReadiness { others, not_ready } = facts.fleet;
     match &facts.other {
-        Some(other) => Some(Next::Wait(format!("one reboot at a time: {other} is first"))),
+        Some(other) => Some(Next::Wait(format!("one reboot at a time: {other} comes first"))),
         None if facts.fleet.is_bad() => Some(Next::Wait(format!(
             "{not_ready} of {others} other nodes are not ready or cordoned by tasks, more than 10 %"
         ))),
@@ -147,10 +147,10 @@ fn obstacle(facts: &RebootFacts<'_>) -> Option<Next> {
 fn leave_node(facts: &RebootFacts<'_>) -> Option<Next> {
     match facts.leader {
         LeaderPlace::Elsewhere => None,
-        LeaderPlace::Unknown => Some(Next::Wait("where the leader's Pod runs is not known yet".to_owned())),
+        LeaderPlace::Unknown => Some(Next::Wait("the node of the leader's Pod is not known yet".to_owned())),
         LeaderPlace::OnNode { has_successor: true } => Some(Next::Do(Effect::HandOver)),
         LeaderPlace::OnNode { has_successor: false } => Some(Next::Wait(
-            "the leader runs on it, and no replica of the controller is ready on another node".to_owned(),
+            "the leader runs on this node, and no replica of the controller is ready on another node".to_owned(),
         )),
     }
 }

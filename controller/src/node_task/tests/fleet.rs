@@ -80,7 +80,7 @@ fn started_task_without_a_slot_has_no_effect() {
     cluster.has_slot = false;
     cluster.run(20);
     assert!(cluster.created.is_empty(), "{:?}", cluster.status());
-    assert!(cluster.status().message.contains("as many tasks run as may at once"));
+    assert!(cluster.status().message.contains("the maximum number of tasks is running"));
     cluster.has_slot = true;
     cluster.run(100);
     assert_eq!(cluster.status().nodes, counts(3, 3, 0, 0, 0));

@@ -20,14 +20,14 @@ use crate::schema;
         .message("needs exactly one of restartUnit, growRootDisk, reboot and capture")
 )]
 pub struct TaskAction {
-    /// Restarts a unit of systemd. Proof: systemd reports another start of it, active for 10 seconds.
+    /// Restarts a unit of systemd. Proof: systemd reports a new start of the unit that is active for 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_unit: Option<RestartUnit>,
     /// Grows the root partition and its file system to the boot volume's size, and restarts the kubelet. Proof: the Node's
     /// ephemeral-storage grew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grow_root_disk: Option<GrowRootDisk>,
-    /// Cordons, drains and reboots the node, and uncordons it when it is proven healthy. Its pods leave as with `kubectl drain
+    /// Cordons, drains and reboots the node, and uncordons it when it is healthy. Its pods leave as with `kubectl drain
     /// --ignore-daemonsets`, by evictions only: mirror pods and pods of DaemonSets stay. A pod without a controller or with an emptyDir
     /// volume stops the drain before the first eviction, unless evictBarePods or deleteEmptyDirData is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +74,7 @@ pub struct GrowRootDisk {}
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reboot {
-    /// How many minutes the eviction of its pods may take, 1 to 120; 15 if absent. Afterwards the node is uncordoned, without a reboot.
+    /// How many minutes the eviction of its pods may take, 1 to 120; 15 if absent. Then the node is uncordoned without a reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1, 120>")]
     pub drain_minutes: Option<u8>,

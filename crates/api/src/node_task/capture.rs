@@ -64,8 +64,8 @@ pub struct PacketCapture {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::one_link_name")]
     pub interface: Option<String>,
-    /// If true, packets are captured with their payload, which cannot be redacted: the creator needs the verb capture-payload in
-    /// addition. Headers only if absent.
+    /// If true, packets are captured with their payload, which cannot be redacted: the creator also needs the verb
+    /// capture-payload. Headers only if absent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub payload: bool,
 }

@@ -37,7 +37,7 @@ pub struct NodeTaskStatus {
     /// The state.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub state: Option<TaskState>,
-    /// Why, as a stable word; of a task with one node the node's reason.
+    /// A stable reason; for a task with one node, the node's reason.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::word::<0, 32>")]
     pub reason: String,
@@ -49,7 +49,7 @@ pub struct NodeTaskStatus {
     #[serde(default, deserialize_with = "cursor", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<253>")]
     pub cursor: String,
-    /// A digest of the uids of the nodes that matched at the start, in Base64. It has each of them, and rarely another one.
+    /// A digest of the uids of the nodes that matched at the start, in Base64. It contains each of them, and rarely another uid.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<352>")]
     pub selected: String,
@@ -57,14 +57,14 @@ pub struct NodeTaskStatus {
     #[serde(default, deserialize_with = "running", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub running: Vec<RunningNode>,
-    /// Nodes in numbers.
+    /// Numbers of nodes.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub nodes: Option<TaskCounts>,
-    /// Of a task with a selector, up to 10 nodes that failed, fewer if the object would exceed 4 KB.
+    /// For a task with a selector, up to 10 failed nodes; fewer if the object would exceed 4 KB.
     #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
     pub failures: Vec<FailedNode>,
-    /// Who created the task: the user that its annotation oke.oraclecloud.com/created-by names, or the program.
+    /// The creator: the user in the annotation oke.oraclecloud.com/created-by, or else the program that created the task.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<64>")]
     pub created_by: String,
@@ -76,7 +76,7 @@ pub struct NodeTaskStatus {
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub completion_time: Option<Time>,
-    /// Complete or Failed, as of Jobs; none before the end.
+    /// Complete or Failed, as in Jobs; empty until the task finishes.
     #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -91,11 +91,11 @@ pub enum TaskState {
     Running,
     /// The stop switch is on: no further node starts until it is off.
     Stopped,
-    /// All nodes are done, and no more failed than may.
+    /// All nodes are done, and no more failed than maxFailures allows.
     Succeeded,
     /// Too many nodes failed.
     Failed,
-    /// Nothing was done, and nothing will be.
+    /// The task did nothing, and will do nothing.
     Refused,
 }
 
@@ -114,7 +114,7 @@ pub struct RunningNode {
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub since: Option<Time>,
-    /// With the step Ending, the reason with which the node ended: what it left is being removed.
+    /// In the step Ending, the reason of the node's result, while the controller removes what the action left.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::word::<0, 32>")]
     pub result: String,
@@ -122,7 +122,7 @@ pub struct RunningNode {
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub start: Option<Time>,
-    /// What the proof compares with: the boot's id before a reboot, the ephemeral-storage before a growth.
+    /// The value that the proof compares: the boot id before a reboot, the ephemeral-storage before a growth.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<64>")]
     pub before: String,
@@ -130,7 +130,7 @@ pub struct RunningNode {
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<128>")]
     pub instance: String,
-    /// Up to 8 critical problems before a reboot: the proof is about new ones.
+    /// Up to 8 critical problems before a reboot: the proof considers only new ones.
     #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<8, 64>", extend("x-kubernetes-list-type" = "atomic"))]
     pub problems: Vec<String>,
@@ -158,19 +158,19 @@ pub struct TaskCounts {
     #[serde(default, deserialize_with = "crate::lenient")]
     #[schemars(schema_with = "schema::count")]
     pub matched: u32,
-    /// Of those, succeeded.
+    /// Nodes on which the action succeeded.
     #[serde(default, deserialize_with = "crate::lenient")]
     #[schemars(schema_with = "schema::count")]
     pub succeeded: u32,
-    /// Of those, failed.
+    /// Nodes on which the action failed.
     #[serde(default, deserialize_with = "crate::lenient")]
     #[schemars(schema_with = "schema::count")]
     pub failed: u32,
-    /// Nodes on which nothing was done: they match too late, left, or belong to another operation.
+    /// Skipped nodes: they match too late, were deleted, or another operation works on them.
     #[serde(default, deserialize_with = "crate::lenient")]
     #[schemars(schema_with = "schema::count")]
     pub skipped: u32,
-    /// Of the skipped ones, those that match only since after the task started.
+    /// Skipped nodes that matched only after the task had started.
     #[serde(default, deserialize_with = "crate::lenient")]
     #[schemars(schema_with = "schema::count")]
     pub late: u32,
@@ -189,7 +189,7 @@ impl NodeTaskStatus {
         self.state.is_some_and(TaskState::is_final)
     }
 
-    /// Within [`OBJECT_MAX`] with this spec. What goes first is what people miss least: messages, then failed nodes, which stay counted.
+    /// Shortens the status to [`OBJECT_MAX`] with this spec: first messages, then failed nodes, which stay counted.
     #[must_use]
     pub fn bounded(mut self, spec: &NodeTaskSpec) -> Self {
         self.message = cut(&self.message, MESSAGE_MAX);
@@ -213,11 +213,11 @@ impl NodeTaskStatus {
     }
 }
 
-/// What is read in the place of a part that is there and cannot be read: after every name of a Node, so that none starts.
+/// The cursor in place of one that cannot be read. It is after every Node's name, so that no node starts.
 const UNREADABLE: &str = "~unreadable";
 
 impl NodeTaskStatus {
-    /// Whether a part is missing on which it depends that no node has an action twice.
+    /// Whether a part is missing that keeps a node from having an action twice.
     pub fn is_unreadable(&self) -> bool {
         let is_begun = self.start_time.is_some() || !self.running.is_empty();
         let is_lost = is_begun && self.cursor.is_empty();
@@ -233,7 +233,7 @@ fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     Ok(value.as_str().unwrap_or(UNREADABLE).to_owned())
 }
 
-/// One that cannot be read stays as one, because something of it may be on its node.
+/// An unreadable entry stays an entry, because the action may have left something on its node.
 fn running<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RunningNode>, D::Error> {
     let unreadable =
         || RunningNode { node: UNREADABLE.to_owned(), step: "Unreadable".to_owned(), ..RunningNode::default() };

@@ -85,7 +85,7 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
         (
             with(action(json!({ "reboot": {} })), json!({ "deadlineMinutes": 60 })),
             "spec.deadlineMinutes",
-            "is not for reboot: that has drainMinutes, and at least 30 minutes to prove itself",
+            "is not for reboot, which has drainMinutes and then at least 30 minutes to become healthy",
         ),
         (
             with(action(json!({ "growRootDisk": {} })), json!({ "deadlineMinutes": 14 })),

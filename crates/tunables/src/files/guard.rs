@@ -19,7 +19,7 @@ pub const GUARD_DELAY: Duration = Duration::from_secs(100);
 pub struct GuardPaths<'a> {
     /// The folder of the copies of what the changed paths had.
     pub copies: &'a str,
-    /// The file that tells the next program that the files came back.
+    /// The marker file: it shows the next program that the files were restored.
     pub marker: &'a str,
 }
 

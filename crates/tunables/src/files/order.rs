@@ -1,5 +1,5 @@
-//! What the program that writes files on a node is to have there: all files of the node's policies. The leader hands over its hash
-//! apart from it, so that nothing on the way can change it.
+//! The order for the program that writes files on a node: all files of the node's policies. The leader passes the order's hash
+//! separately, so that no program on the way can change the order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ impl FileOrder {
         }
         let found = format!("{:x}", Sha256::digest(text));
         if found != sha256 {
-            return Err("the order has another hash than the leader named".to_owned());
+            return Err("the order's hash differs from the leader's".to_owned());
         }
         let order: Self = serde_json::from_slice(text).map_err(|error| format!("read the order: {error}"))?;
         match order.version {
@@ -102,7 +102,7 @@ impl FileOrder {
         }
     }
 
-    /// What it says for a node with this kubelet.
+    /// The files for a node with this kubelet.
     ///
     /// # Errors
     /// In words, if the node cannot have its reservations.

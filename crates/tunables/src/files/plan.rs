@@ -27,7 +27,7 @@ pub struct DesiredFile {
     pub is_rendered: bool,
 }
 
-/// What the policies of a node say.
+/// What the policies of a node require.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DesiredFiles {
     /// Files to have, by path.
@@ -66,9 +66,9 @@ pub struct FilePlan {
     pub allowed: BTreeSet<HostUnit>,
     /// Whether systemd must read its units again.
     pub reload: bool,
-    /// What is not as the policies say.
+    /// Files that differ from the policies.
     pub reports: Vec<FileReport>,
-    /// How many files are.
+    /// How many files match.
     pub in_sync: u32,
 }
 
@@ -79,9 +79,9 @@ pub struct FileStep {
     pub path: String,
     /// What.
     pub action: StepAction,
-    /// What is there now; nothing if there is no file.
+    /// The present content; `None` if the file is missing.
     pub before: Option<FileState>,
-    /// What the record says afterwards; nothing if it forgets the path.
+    /// The record's entry afterwards; `None` if the record forgets the path.
     pub record: Option<RecordedFile>,
 }
 
@@ -94,13 +94,13 @@ pub enum StepAction {
     PutBack(FileState),
     /// Removes the file: nothing was there before.
     Remove,
-    /// Records a file that is already as the policy says.
+    /// Records a file that already matches the policy.
     Note,
     /// Forgets a file, and leaves it as it is.
     Forget,
 }
 
-/// A file that is not as its policy says.
+/// A file that differs from its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
     /// Which.
@@ -194,7 +194,7 @@ impl FilePlan {
             ObservedFile::Present(present) if *present == state => self.in_sync += 1,
             ObservedFile::Unusable(why) => self.report(path, file, ItemState::Drifted, why.clone()),
             ObservedFile::Present(_) => self.report(path, file, ItemState::Drifted, "the file differs".to_owned()),
-            ObservedFile::Absent => self.report(path, file, ItemState::Drifted, "there is no file".to_owned()),
+            ObservedFile::Absent => self.report(path, file, ItemState::Drifted, "the file is missing".to_owned()),
         }
     }
 

@@ -83,15 +83,15 @@ pub struct PendingChange {
     pub order: String,
     /// What the changed paths had: a file of which a copy is kept, or nothing.
     pub before: BTreeMap<String, Option<FileState>>,
-    /// What the record said about these and other paths that it changes.
+    /// The earlier entries of these and other paths that the change touches.
     pub records: BTreeMap<String, Option<RecordedFile>>,
     /// The units that restart: again, when the files come back.
     pub units: BTreeSet<HostUnit>,
     /// Whether systemd reads its units again.
     pub reload: bool,
-    /// What the record said before.
+    /// The earlier value in the record.
     pub restart: BTreeSet<HostUnit>,
-    /// What the record said before.
+    /// The earlier value in the record.
     pub owed: BTreeSet<HostUnit>,
 }
 

@@ -58,7 +58,7 @@ impl Default for Timing {
 /// What became of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Everything that can be is as the policies say.
+    /// All files that can be applied match the policies.
     Applied(Vec<FileReport>),
     /// The change was taken back, now or by an earlier run, and why.
     RolledBack(String),
@@ -85,7 +85,7 @@ pub(super) struct Identity<'a> {
 }
 
 impl<U: Units> Change<'_, U> {
-    /// Makes the files as the policies say.
+    /// Applies the files of the policies.
     pub(super) async fn apply(&self, identity: Identity<'_>, desired: &DesiredFiles) -> Outcome {
         let record = match self.recover(identity).await {
             Ok(record) => record,
@@ -113,7 +113,7 @@ impl<U: Units> Change<'_, U> {
             Err(error) => match self.roll_back(&begun).await {
                 Ok(_) => Outcome::RolledBack(error),
                 // The guard is still there.
-                Err(second) => Outcome::RolledBack(format!("{error}; and again: {second}")),
+                Err(second) => Outcome::RolledBack(format!("{error}; the rollback failed, too: {second}")),
             },
         }
     }

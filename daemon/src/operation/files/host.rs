@@ -154,7 +154,7 @@ fn read(path: &Path, owner: u32) -> io::Result<Option<(FileState, Vec<u8>)>> {
         return refused("it is not a regular file");
     }
     if found.uid() != owner || found.nlink() != 1 {
-        return refused("it belongs to another user than root, or has a second name");
+        return refused("it does not belong to root, or has a second name");
     }
     if found.len() > KEPT_MAX {
         return refused("it has more than 1 MiB");

@@ -98,13 +98,13 @@ const SWITCHES: [Switch; 16] = [
         key: "tasks",
         path: "tasks",
         values: BOOL,
-        meaning: "Carries out NodeTasks: restart a unit, grow the root disk, capture (docs/node-tasks.md); without it each is refused",
+        meaning: "Runs NodeTasks: restart a unit, grow the root disk, capture (docs/node-tasks.md); false refuses each task",
     },
     Switch {
         key: "reboot",
         path: "reboot",
         values: BOOL,
-        meaning: "NodeTasks may reboot nodes, too; the controller may then cordon Nodes and evict Pods (docs/node-tasks.md)",
+        meaning: "Also lets NodeTasks reboot nodes; the controller may then cordon Nodes and evict Pods (docs/node-tasks.md)",
     },
     Switch {
         key: "podMonitors",

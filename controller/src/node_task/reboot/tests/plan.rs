@@ -295,9 +295,9 @@ fn one_node_at_a_time_is_rebooted() {
     let id = instance("a");
     let waiting = || RebootFacts { other: Some("b".to_owned()), ..facts(&id) };
     let fresh = with(waiting(), |node| node.cordon = Cordon::Absent);
-    assert!(waits(&step(&run(RebootStep::Started, MINUTE), &fresh), "b is first"));
+    assert!(waits(&step(&run(RebootStep::Started, MINUTE), &fresh), "b comes first"));
     assert_eq!(step(&run(RebootStep::Cordoning, MINUTE), &fresh), enter(RebootStep::Started, false));
-    assert!(waits(&step(&run(RebootStep::Draining, MINUTE), &waiting()), "b is first"));
+    assert!(waits(&step(&run(RebootStep::Draining, MINUTE), &waiting()), "b comes first"));
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn node_without_a_possible_proof_is_left_alone() {
     assert_eq!(reason(&at(&|node| node.is_disputed = true)), Some(("skipped", TaskReason::NoInstance)));
     assert_eq!(reason(&at(&|node| node.boot_id = "")), Some(("skipped", TaskReason::NotReady)));
     assert_eq!(reason(&at(&|node| node.agent = AgentBoot::Missing)), Some(("failed", TaskReason::AgentSilent)));
-    assert!(waits(&at(&|node| node.agent = AgentBoot::Pending), "not heard"));
+    assert!(waits(&at(&|node| node.agent = AgentBoot::Pending), "no report of"));
     let broken = at(&|node| {
         node.is_ready = false;
         node.agent = AgentBoot::Silent;

@@ -9,7 +9,7 @@ reasons! {
         "The action succeeded on all nodes, apart from skipped ones and those that maxFailures allows.",
         "Nothing. If nodes were skipped, their Events have the reason.";
     Queued Unknown on OnComplete:
-        "No node starts yet. Another task runs on the nodes, the maximum of tasks runs already, or a new leader has no reports of the nodes yet.",
+        "No node starts yet. Another task runs on the nodes, the maximum number of tasks is running, or a new leader has no reports of the nodes yet.",
         "Wait. `kubectl get nodetasks` shows the tasks that run.";
     Working Unknown on OnComplete:
         "The action runs on the nodes in status.running. The message says what one of them waits for.",
@@ -60,7 +60,7 @@ reasons! {
         "The action did not finish on the node within spec.deadlineMinutes. Steps that were started may still take effect.",
         "Read the last step in the message. Check the node, then create the task again with a longer deadline.";
     DrainBlocked True on OnFailed:
-        "Some pods could not be evicted in time. The node was uncordoned and not rebooted.",
+        "Some pods could not be evicted. The node was uncordoned and not rebooted.",
         "Read in the message which pod is left and what blocks it. Add a replica, repair the pods, or permit their eviction. Then create the task again.";
     ResetRefused True on OnFailed:
         "OCI refused the reset. The node was uncordoned and not rebooted.",
@@ -84,7 +84,7 @@ reasons! {
         "The Node was deleted before or during the action.",
         "Nothing.";
     NoInstance True on OnFailed:
-        "The Node's providerID does not name an OCI instance, so the task cannot reboot it.",
+        "The Node's providerID does not name an OCI instance, or another Node or the agent contradicts it.",
         "Check `kubectl get node NODE -o jsonpath={.spec.providerID}`. OCI's cloud controller manager writes it.";
     NotMatched True on OnFailed:
         "The node matched the selector only after the task had started, so the task skipped it.",
@@ -99,7 +99,7 @@ reasons! {
         "The node's agent is from a release without this action.",
         "Update the agent, or choose another node.";
     AgentSilent True on OnFailed:
-        "The node's agent does not answer.",
+        "The node has no agent, or its agent does not answer.",
         "Run `kubectl oke-node node NODE`.";
     DiskFull True on OnFailed:
         "The node's disk has less than 10 % or 2 GiB free, or the node has two captures already.",
