@@ -153,10 +153,7 @@ impl NodePolicies {
             }
             // Until the next step: requests, at most so many at once.
             loop {
-                while requests.len() < AT_ONCE
-                    && !stopped.has_changed().unwrap_or(false)
-                    && let Some(request) = queued.pop_front()
-                {
+                while let Some(request) = take_next(&mut queued, requests.len(), &stopped) {
                     requests.push(self.request(request).boxed());
                 }
                 // Cancel-safe: a request stays in its set, notification and switch are stored, and the time is absolute.
@@ -276,6 +273,13 @@ impl NodePolicies {
     }
 }
 
+/// The next request that may be sent, while so many are under way: none after the switch changed, because what is queued was
+/// decided before.
+fn take_next<T>(queued: &mut VecDeque<T>, in_flight: usize, stopped: &watch::Receiver<StopSwitch>) -> Option<T> {
+    let may_send = in_flight < AT_ONCE && !stopped.has_changed().unwrap_or(false);
+    may_send.then(|| queued.pop_front()).flatten()
+}
+
 impl PolicyObjects {
     fn take(&mut self, news: StoreUpdate<Received<NodePolicy>>) {
         match news {
@@ -308,5 +312,22 @@ impl PolicyObjects {
     fn delete(&mut self, name: &str) {
         self.objects.remove(name);
         self.unreadable.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_switch_holds_back_what_is_queued() {
+        let (switch, mut stopped) = watch::channel(StopSwitch::default());
+        stopped.borrow_and_update();
+        let mut queued: VecDeque<u32> = (0..100).collect();
+        assert_eq!(take_next(&mut queued, 0, &stopped), Some(0));
+        assert_eq!(take_next(&mut queued, AT_ONCE, &stopped), None, "as many as may be are under way");
+        switch.send(StopSwitch::default()).unwrap();
+        assert_eq!(take_next(&mut queued, 1, &stopped), None, "the switch changed since the step");
+        assert_eq!(queued.len(), 99);
     }
 }
