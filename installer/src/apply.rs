@@ -43,7 +43,7 @@ struct ConfChange {
     /// The file when it was read; it is written only if that is still the same.
     found: Option<ConfText>,
     /// Our part of it.
-    wanted: Value,
+    our_part: Value,
     /// What another program changed since we last wrote it.
     reverted: Option<String>,
 }
@@ -113,13 +113,13 @@ impl Applier<'_> {
             if appears && !still_ours() { Err(Error::Raced { target: target.clone() }) } else { Ok(()) }
         };
         check()?;
-        let was_written = self.record.configurations.get(name).is_some_and(|known| known.wanted.is_some());
+        let was_written = self.record.configurations.get(name).is_some_and(|known| known.our_part.is_some());
         if !was_written && found.is_some_and(|found| !found.lists(&OURS)) {
             // It is another program's, unless it is damaged.
             Backup::make(target, name, &self.settings.data_dir)?;
         }
         let known = self.record.configurations.entry(name.to_owned()).or_default();
-        let kinds = kinds(&change.wanted);
+        let kinds = kinds(&change.our_part);
         if !kinds.is_subset(&known.plugins) {
             known.plugins.extend(kinds);
             self.keep();
@@ -130,7 +130,7 @@ impl Applier<'_> {
         if change.reverted.is_some() {
             self.record.configurations.entry(name.to_owned()).or_default().count(self.now);
         }
-        self.note_written(name, change.wanted.clone());
+        self.note_written(name, change.our_part.clone());
         Ok(())
     }
 
@@ -156,9 +156,9 @@ impl Applier<'_> {
     }
 
     /// Records our part of a configuration that is in place.
-    fn note_written(&mut self, name: &str, wanted: Value) {
+    fn note_written(&mut self, name: &str, our_part: Value) {
         let known = self.record.configurations.entry(name.to_owned()).or_default();
-        (known.plugins, known.wanted) = (kinds(&wanted), Some(wanted));
+        (known.plugins, known.our_part) = (kinds(&our_part), Some(our_part));
         self.keep();
     }
 
@@ -232,6 +232,6 @@ fn unchanged(path: &Path, found: Option<&[u8]>) -> Result<(), Error> {
     }
 }
 
-fn kinds(wanted: &Value) -> BTreeSet<String> {
-    plugins(wanted).filter_map(kind).map(str::to_owned).collect()
+fn kinds(document: &Value) -> BTreeSet<String> {
+    plugins(document).filter_map(kind).map(str::to_owned).collect()
 }

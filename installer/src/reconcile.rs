@@ -55,7 +55,7 @@ pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
 
 fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
     let (record, _) = Record::read(&settings.data_dir);
-    let installed_before = record.conflist().is_some_and(|known| known.wanted.is_some());
+    let installed_before = record.conflist().is_some_and(|known| known.our_part.is_some());
     let node = NodeState { conf_files: files, pods: &Ok(None), installed_before };
     let decision = decide(settings, signals, node);
     // Where we were before and OKE's own CNI is not, our pods lived with the other ones.

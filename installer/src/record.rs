@@ -51,7 +51,8 @@ pub(crate) struct Record {
 pub(crate) struct ConfigurationRecord {
     /// Our part of it as last written: header and plugins of our own, or the whole copy. A kill before the first write leaves
     /// an entry without it.
-    pub(crate) wanted: Option<Value>,
+    #[serde(rename = "wanted")]
+    pub(crate) our_part: Option<Value>,
     /// The plugins that we put in. While a write is under way these are the old ones and the new ones, because a kill may
     /// leave either.
     pub(crate) plugins: BTreeSet<String>,

@@ -32,7 +32,7 @@ pub struct Report {
 pub enum ConflistState {
     /// The decision is not to install.
     #[default]
-    NotWanted,
+    NotInstalled,
     /// No address is usable yet, so it is not written yet.
     Waiting,
     /// It is not written: a dry run, or a failure.
@@ -41,7 +41,7 @@ pub enum ConflistState {
     InPlace,
 }
 
-vcn::words!(ConflistState: NotWanted = "not-wanted", Waiting = "waiting", Pending = "pending", InPlace = "in-place");
+vcn::words!(ConflistState: NotInstalled = "not-wanted", Waiting = "waiting", Pending = "pending", InPlace = "in-place");
 
 /// The result in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ vcn::words!(
 impl Report {
     pub(crate) fn new(decision: Decision) -> Self {
         let (steps, notes, failures) = (Vec::new(), Vec::new(), Vec::new());
-        Self { decision, steps, applied: false, conflist: ConflistState::NotWanted, notes, failures }
+        Self { decision, steps, applied: false, conflist: ConflistState::NotInstalled, notes, failures }
     }
 
     pub(crate) fn failed(mut self, error: Error) -> Self {

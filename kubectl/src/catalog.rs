@@ -163,20 +163,20 @@ pub(crate) fn need(signal: &str, device: Option<&FaultyDevice>) -> String {
 
 /// Those of a word, in any case, with `-`, `_` or a blank.
 pub(crate) fn find(entries: &[Entry], word: &str) -> Vec<Entry> {
-    let wanted = plain(word);
+    let plain_word = plain(word);
     let is_meant = |entry: &&Entry| {
-        plain(&entry.word) == wanted || entry.alias.as_deref().is_some_and(|alias| plain(alias) == wanted)
+        plain(&entry.word) == plain_word || entry.alias.as_deref().is_some_and(|alias| plain(alias) == plain_word)
     };
     entries.iter().filter(is_meant).cloned().collect()
 }
 
 /// Words that may have been meant, the nearest first.
 pub(crate) fn near(entries: &[Entry], word: &str) -> Vec<String> {
-    let wanted = plain(word);
+    let plain_word = plain(word);
     let names = entries.iter().flat_map(|entry| [Some(&entry.word), entry.alias.as_ref()]).flatten();
     let score = |name: &String| {
         let name = plain(name);
-        if wanted.len() > 2 && name.contains(&wanted) { 1.0 } else { strsim::jaro_winkler(&name, &wanted) }
+        if plain_word.len() > 2 && name.contains(&plain_word) { 1.0 } else { strsim::jaro_winkler(&name, &plain_word) }
     };
     let mut scored: Vec<(f64, &String)> = names.map(|name| (score(name), name)).filter(|it| it.0 >= SIMILAR).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));

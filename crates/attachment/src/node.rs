@@ -53,7 +53,7 @@ impl Node {
     /// The host, for taking something down.
     pub(crate) fn places(&self) -> Result<Places, Error> {
         let places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
-        Ok(if self.is_resident { places } else { places.in_haste() })
+        Ok(if self.is_resident { places } else { places.without_waiting() })
     }
 
     /// What the agent offers.

@@ -27,27 +27,27 @@ pub(crate) struct Source<'a> {
 pub(crate) fn reserve(
     node: &Node,
     source: Source<'_>,
-    asked: &Allocation,
+    requested: &Allocation,
     report: &mut Report,
 ) -> Result<Reservation, Error> {
     let Source { pools, avoided } = source;
     let (mut sure, mut swept) = (false, false);
     loop {
-        let reserved = node.store.update_for(&asked.key, |held| {
-            if !sure && (held.is_empty() || held.lacks_record(&asked.key)) {
+        let reserved = node.store.update_for(&requested.key, |held| {
+            if !sure && (held.is_empty() || held.lacks_record(&requested.key)) {
                 return Ok(None);
             }
-            held.reserve_beside(pools, avoided, asked.clone(), node.now).map(Some)
+            held.reserve_beside(pools, avoided, requested.clone(), node.now).map(Some)
         });
         match reserved {
             Ok(Some(reservation)) => return Ok(reservation),
             Ok(None) | Err(ipam::Error::Damaged { .. }) if !sure => {
-                node.rebuild_record(Some(pools), Some(&asked.key), report)?;
+                node.rebuild_record(Some(pools), Some(&requested.key), report)?;
                 sure = true;
             }
-            Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(asked.key.to_string()))),
+            Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(requested.key.to_string()))),
             Err(ipam::Error::Exhausted(_)) if !swept => {
-                reclaim(node, &asked.key, report)?;
+                reclaim(node, &requested.key, report)?;
                 swept = true;
             }
             Err(error) => return Err(failure::of_ipam(&error)),

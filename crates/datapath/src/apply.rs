@@ -83,7 +83,7 @@ fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
         LinkKind::Veth(peer) => {
             add_pair(link, peer, places)?;
             // From its first packet on.
-            heed_no_router(place, &link.name, places)?;
+            ignore_router_advertisements(place, &link.name, places)?;
             // What the kernel gives no end at birth, and the peer of a pair not. A hardened host forwards nothing from new links.
             let mut changes = changes(&LinkSpec { mac: None, mtu: None, ..link.clone() });
             changes.push(LinkChange::ForwardIpv4);
@@ -126,9 +126,9 @@ fn add_pair(link: &LinkSpec, peer: &VethPeer, places: &mut Places) -> Result<()>
     socket.add_link(&inside)
 }
 
-/// A kernel without IPv6 has no such setting, and uses no advertisement.
-fn heed_no_router(place: Place, link: &IfName, places: &Places) -> Result<()> {
-    let SysctlSpec { key, value } = SysctlSpec::heeds_no_router(link);
+/// A kernel without IPv6 has no such setting, and ignores advertisements anyway.
+fn ignore_router_advertisements(place: Place, link: &IfName, places: &Places) -> Result<()> {
+    let SysctlSpec { key, value } = SysctlSpec::ignoring_router_advertisements(link);
     match places.sysctl(place, |sysctls| sysctls.overwrite(&key, &value)) {
         Err(error) if error.is_not_found() => Ok(()),
         written => written,
@@ -158,8 +158,8 @@ fn delete_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()>
         LinkKind::VethPeer | LinkKind::Device => Ok(()),
         LinkKind::Moved(ref device) => moved::to_host(link, device, places),
         LinkKind::Veth(_) | LinkKind::Vlan { .. } => {
-            let hasty = places.hasty && place == Place::Host;
-            places.socket(place).map_or(Ok(()), |socket| match hasty {
+            let skips_waiting = places.skips_waiting && place == Place::Host;
+            places.socket(place).map_or(Ok(()), |socket| match skips_waiting {
                 true => socket.unlist_link_named(&link.name),
                 false => socket.delete_link_named(&link.name),
             })

@@ -30,14 +30,14 @@ pub enum Error {
         left_over: Vec<Failure>,
     },
     /// The link name that our hash gives belongs to another program.
-    #[error("link {name} exists and is not this attachment's (its alias is {}, not {wanted:?})", found.as_deref().unwrap_or("missing"))]
+    #[error("link {name} exists and is not this attachment's (its alias is {}, not {expected:?})", found.as_deref().unwrap_or("missing"))]
     Collision {
         /// The link.
         name: vcn::IfName,
         /// Its alias.
         found: Option<String>,
         /// The alias of our link.
-        wanted: String,
+        expected: String,
     },
 }
 

@@ -125,13 +125,13 @@ pub struct NeighbourSpec {
 pub struct SysctlSpec {
     /// Its path; a link name may contain dots.
     pub key: String,
-    /// The value wanted or found.
+    /// The desired or found value.
     pub value: String,
 }
 
 impl SysctlSpec {
-    /// That a link believes no router advertisements.
-    pub(crate) fn heeds_no_router(link: &IfName) -> Self {
+    /// The setting with which a link ignores router advertisements.
+    pub(crate) fn ignoring_router_advertisements(link: &IfName) -> Self {
         Self { key: format!("net/ipv6/conf/{link}/accept_ra"), value: "0".to_owned() }
     }
 }

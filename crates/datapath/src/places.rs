@@ -26,7 +26,7 @@ pub struct Places {
     pub(crate) host: Socket,
     pub(crate) pod: Option<PodPlace>,
     pub(crate) sysctl_root: PathBuf,
-    pub(crate) hasty: bool,
+    pub(crate) skips_waiting: bool,
 }
 
 #[derive(Debug)]
@@ -44,14 +44,14 @@ impl Places {
     /// # Errors
     /// When a netlink socket cannot be had.
     pub fn host(sysctl_root: &Path) -> Result<Self, netlink::Error> {
-        Ok(Self { host: Socket::open()?, pod: None, sysctl_root: sysctl_root.to_owned(), hasty: false })
+        Ok(Self { host: Socket::open()?, pod: None, sysctl_root: sysctl_root.to_owned(), skips_waiting: false })
     }
 
     /// The same, where links are removed without waiting until the kernel has freed them: for programs that end soon, see
     /// [`Socket::unlist_link_named`].
     #[must_use]
-    pub fn in_haste(self) -> Self {
-        Self { hasty: true, ..self }
+    pub fn without_waiting(self) -> Self {
+        Self { skips_waiting: true, ..self }
     }
 
     /// The same with a pod, from the same thread.

@@ -28,7 +28,7 @@ pub enum Change {
     Replace {
         /// The value found.
         from: Object,
-        /// The value wanted.
+        /// The desired value.
         to: Object,
     },
 }
@@ -38,17 +38,17 @@ pub enum Change {
 /// `desired` does not is deleted, last made first, before anything is added (a stale route would be in the way).
 /// Kernel settings and hardware devices cannot be deleted and are left.
 pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<Step> {
-    let wanted = |place: Place, object: &Object| desired.iter().any(|(p, o)| *p == place && o.same_slot(object));
-    let doomed: Vec<&(Place, Object)> =
-        observed.iter().filter(|(place, object)| deletable(object) && !wanted(*place, object)).collect();
+    let is_desired = |place: Place, object: &Object| desired.iter().any(|(p, o)| *p == place && o.same_slot(object));
+    let deleted: Vec<&(Place, Object)> =
+        observed.iter().filter(|(place, object)| deletable(object) && !is_desired(*place, object)).collect();
     let goes_with_its_link = |place: Place, object: &Object| {
-        doomed.iter().any(|(p, other)| match other {
+        deleted.iter().any(|(p, other)| match other {
             Object::Link(link) => *p == place && object.carrier() == Some(&link.name),
             _ => false,
         })
     };
-    let pod_end_dies = doomed.iter().any(|(_, object)| is_pair(object));
-    let deletions = doomed
+    let pod_end_dies = deleted.iter().any(|(_, object)| is_pair(object));
+    let deletions = deleted
         .iter()
         .rev()
         .filter(|(place, object)| !goes_with_its_link(*place, object))
@@ -56,13 +56,15 @@ pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<St
         .map(|(place, object)| Step { place: *place, change: Change::Delete(object.clone()) });
     let found = |place: Place, object: &Object| observed.iter().find(|(p, o)| *p == place && o.same_slot(object));
     // With the pair, which is raised then: see `apply`.
-    let born = desired.iter().find_map(|(place, object)| match object {
+    let new_pair = desired.iter().find_map(|(place, object)| match object {
         Object::Link(link) if is_pair(object) && found(*place, object).is_none() => Some(link),
         _ => None,
     });
     let comes_with_it = |object: &Object| match object {
-        Object::Sysctl(setting) => born.is_some_and(|pair| *setting == SysctlSpec::heeds_no_router(&pair.name)),
-        other => born.is_some() && is_pod_end(other),
+        Object::Sysctl(setting) => {
+            new_pair.is_some_and(|pair| *setting == SysctlSpec::ignoring_router_advertisements(&pair.name))
+        }
+        other => new_pair.is_some() && is_pod_end(other),
     };
     let additions = desired.iter().filter_map(|(place, object)| {
         let change = match found(*place, object) {
@@ -121,11 +123,11 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is wanted in the place of what is there. Who does not ask for a link to be up does not ask for it to be down.
-fn kept_up(wanted: &Object, found: &Object) -> Object {
-    match (wanted, found) {
+/// The desired object in place of the found one. A desired link without `up` does not mean that it is set down.
+fn kept_up(desired: &Object, found: &Object) -> Object {
+    match (desired, found) {
         (Object::Link(want), Object::Link(have)) => Object::Link(LinkSpec { up: want.up || have.up, ..want.clone() }),
-        _ => wanted.clone(),
+        _ => desired.clone(),
     }
 }
 
@@ -159,8 +161,8 @@ mod tests {
 
     #[test]
     fn link_that_is_up_stays_up_during_other_changes() {
-        let (wanted, found) = (vlan(false, Some("alias")), vlan(true, None));
-        let steps = plan(&[(Place::Host, wanted)], &[(Place::Host, found.clone())]);
+        let (desired, found) = (vlan(false, Some("alias")), vlan(true, None));
+        let steps = plan(&[(Place::Host, desired)], &[(Place::Host, found.clone())]);
         let change = Change::Replace { from: found, to: vlan(true, Some("alias")) };
         assert_eq!(steps, [Step { place: Place::Host, change }]);
     }

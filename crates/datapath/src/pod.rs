@@ -119,7 +119,7 @@ pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
     ];
     // Where the kernel knows IPv6, and it does not forward, any advertisement on a link makes a router: without
     // this, any pod could have all that the host sends over IPv6, with whatever addresses it came.
-    objects.push((Place::Host, Object::Sysctl(SysctlSpec::heeds_no_router(&ends.host))));
+    objects.push((Place::Host, Object::Sysctl(SysctlSpec::ignoring_router_advertisements(&ends.host))));
     if addresses.iter().any(|a| a.address.is_ipv6()) {
         // A fresh namespace may have IPv6 off by default (container engines do that), and so may a hardened host. What a pod
         // sends to itself uses its loopback link.

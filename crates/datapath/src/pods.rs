@@ -41,7 +41,7 @@ pub fn repairs(host: &Snapshot, network: &PodNetwork, mtu: Option<Mtu>, places: 
     if link.alias.as_ref() != Some(&ends.alias) && !unnamed {
         return None;
     }
-    let deaf = Object::Sysctl(SysctlSpec::heeds_no_router(&ends.host));
+    let deaf = Object::Sysctl(SysctlSpec::ignoring_router_advertisements(&ends.host));
     let has_gateway = host.addresses_on(link).any(|held| held.address == LINK_LOCAL_GATEWAY);
     let asks = |object: &Object| match object {
         _ if *object == deaf => true,
@@ -50,10 +50,10 @@ pub fn repairs(host: &Snapshot, network: &PodNetwork, mtu: Option<Mtu>, places: 
         Object::Neighbour(proxy) => host.link(&proxy.link).is_some(),
         _ => true,
     };
-    let wanted: Vec<Object> = desired(network, mtu).into_iter().filter(asks).collect();
-    let there_is = |wanted: &Object| match wanted {
+    let desired_objects: Vec<Object> = desired(network, mtu).into_iter().filter(asks).collect();
+    let there_is = |object: &Object| match object {
         Object::Link(_) => vec![Object::Link(LinkSpec::seen(link.clone(), LinkKind::Device))],
-        Object::Address(_) if has_gateway => vec![wanted.clone()],
+        Object::Address(_) if has_gateway => vec![object.clone()],
         Object::Route(RouteSpec { destination, .. }) => {
             let routes = host.routes.iter().rev().filter(|route| route.destination == *destination);
             let last = routes.filter_map(|route| Some(RouteSpec::seen(route, host.name(route.oif)?.clone()))).next();
@@ -66,15 +66,15 @@ pub fn repairs(host: &Snapshot, network: &PodNetwork, mtu: Option<Mtu>, places: 
         Object::Neighbour(NeighbourSpec { link, address, .. }) => {
             let proxied = |at: &Link| host.neighbours.iter().any(|it| it.index == at.index && it.address == *address);
             let is_there = host.link(link).is_some_and(proxied);
-            if is_there { vec![wanted.clone()] } else { Vec::new() }
+            if is_there { vec![object.clone()] } else { Vec::new() }
         }
-        Object::Sysctl(_) if *wanted == deaf => vec![Object::Sysctl(pod::accept_ra_of(link))],
+        Object::Sysctl(_) if *object == deaf => vec![Object::Sysctl(pod::accept_ra_of(link))],
         Object::Sysctl(SysctlSpec { key, .. }) => {
             places.setting(Place::Host, key).map(Object::Sysctl).into_iter().collect()
         }
         Object::Address(_) | Object::NftTable(_) => Vec::new(),
     };
-    let observed: Vec<Object> = wanted.iter().flat_map(there_is).collect();
+    let observed: Vec<Object> = desired_objects.iter().flat_map(there_is).collect();
     let placed = |objects: Vec<Object>| objects.into_iter().map(|object| (Place::Host, object)).collect::<Vec<_>>();
-    Some(plan(&placed(wanted), &placed(observed)))
+    Some(plan(&placed(desired_objects), &placed(observed)))
 }

@@ -29,7 +29,7 @@ pub struct WrongRoute {
     /// The table of that route; none if they are refused.
     table: Option<TableId>,
     /// Their correct route.
-    wanted: String,
+    expected: String,
     /// The link that they come in by, their source and their destination.
     by: Option<IfName>,
     from: Option<IpAddr>,
@@ -73,8 +73,8 @@ const LOCAL_ADDRESSES: Priority = Priority(0);
 
 impl fmt::Display for WrongRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, found, wanted, to, .. } = self;
-        write!(f, "{subject} {found}, expected {wanted}: ip route get {to}")?;
+        let Self { subject, found, expected, to, .. } = self;
+        write!(f, "{subject} {found}, expected {expected}: ip route get {to}")?;
         self.from.map_or(Ok(()), |from| write!(f, " from {from}"))?;
         self.by.as_ref().map_or(Ok(()), |by| write!(f, " iif {by}"))
     }
@@ -218,11 +218,11 @@ impl ExpectedRoute<'_> {
                 _ => return Err(during(error)),
             },
         };
-        let wanted = match next_hop {
+        let expected = match next_hop {
             NextHop::Is(Some(via)) => format!("{link} via {via}"),
             NextHop::Is(None) | NextHop::Any => link.to_string(),
         };
-        Ok(Some(WrongRoute { subject, found, table, wanted, by: by.cloned(), from, to }))
+        Ok(Some(WrongRoute { subject, found, table, expected, by: by.cloned(), from, to }))
     }
 }
 

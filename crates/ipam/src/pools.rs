@@ -213,9 +213,9 @@ impl Pools {
         let is_single = only.attach.as_ref().is_some_and(|offer| offer.mode == AttachMode::Exclusive);
         for family in Family::ALL {
             let Some(pool) = only.families.slot(family).as_mut() else { continue };
-            let wanted: Vec<IpAddr> = requested.iter().copied().filter(|ip| Family::of(*ip) == family).collect();
-            let narrowed = match wanted.is_empty() {
-                false => Some(wanted),
+            let own: Vec<IpAddr> = requested.iter().copied().filter(|ip| Family::of(*ip) == family).collect();
+            let narrowed = match own.is_empty() {
+                false => Some(own),
                 // The first is the VNIC's own; who has that has the VNIC.
                 true => is_single.then(|| pool.candidates().take(1).collect()),
             };

@@ -208,16 +208,16 @@ impl Store {
         }
     }
 
-    /// The allocations, with the records of those that are `wanted`. An entry without a record stays: only the kernel knows
+    /// The allocations, with the records of those that `is_needed` selects. An entry without a record stays: only the kernel knows
     /// whether a pod uses its addresses.
-    fn open(&self, wanted: impl Fn(&IndexEntry) -> bool) -> Result<StoreUpdate, Error> {
+    fn open(&self, is_needed: impl Fn(&IndexEntry) -> bool) -> Result<StoreUpdate, Error> {
         let (index, mut all) = match self.index()? {
             Some((index, all)) => (Some(index), all),
             None => (None, self.none()),
         };
         let mut records = Vec::new();
         for held in std::mem::take(&mut all.others) {
-            match if wanted(&held) { self.record(&held)? } else { None } {
+            match if is_needed(&held) { self.record(&held)? } else { None } {
                 Some(record) => records.push(record),
                 None => all.others.push(held),
             }

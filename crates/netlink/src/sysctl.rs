@@ -56,7 +56,7 @@ impl Sysctls {
     /// Sets a value without looking at it first, for what is surely another one: a third of the system calls.
     ///
     /// # Errors
-    /// As [`Sysctls::write`]. Where it cannot be written and is as wanted, none.
+    /// As [`Sysctls::write`]. If it cannot be written and has the value already, this succeeds.
     pub fn overwrite(&self, key: &str, value: &str) -> Result<()> {
         let overwrite = || -> Result<(), Cause> {
             // Not the standard library's: with musl that sets O_CLOEXEC twice.

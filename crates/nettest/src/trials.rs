@@ -31,8 +31,8 @@ pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<AgentRequest>>
     // Throughput has no trial that avoids a host's fault.
     if let Some(mut changes) = avoiding.filter(|_| case.send.kind != ProbeKind::Throughput) {
         // One trial each.
-        let mut is_wanted = |ask: &AgentRequest| ask.change().is_some_and(|change| changes.remove(&change));
-        rounds.iter_mut().for_each(|round| round.retain(&mut is_wanted));
+        let mut is_kept = |ask: &AgentRequest| ask.change().is_some_and(|change| changes.remove(&change));
+        rounds.iter_mut().for_each(|round| round.retain(&mut is_kept));
     }
     rounds.retain(|round| !round.is_empty());
     rounds

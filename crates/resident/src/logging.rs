@@ -31,6 +31,6 @@ fn start_on(writer: impl for<'w> MakeWriter<'w> + Send + Sync + 'static, least: 
         .with_target(false)
         .with_writer(writer);
     // The client of the API server logs the errors that it returns, without an event's name; the caller logs them.
-    let told_once = filter_fn(|metadata| !metadata.target().starts_with("kube_"));
-    let _ = tracing_subscriber::registry().with(LevelFilter::from_level(least)).with(told_once).with(logs).try_init();
+    let not_of_kube = filter_fn(|metadata| !metadata.target().starts_with("kube_"));
+    let _ = tracing_subscriber::registry().with(LevelFilter::from_level(least)).with(not_of_kube).with(logs).try_init();
 }

@@ -144,7 +144,7 @@ fn conditions(report: &Report, runtime: ContainerRuntime, are_published: bool) -
     let condition = |error: &installer::Error| {
         let (reason, message) = (Reason::InstallerFailed, chain(error));
         let condition = match report.conflist {
-            ConflistState::InPlace | ConflistState::NotWanted => Condition::degraded(reason, message),
+            ConflistState::InPlace | ConflistState::NotInstalled => Condition::degraded(reason, message),
             ConflistState::Waiting | ConflistState::Pending => Condition::blocking(reason, message),
         };
         condition.about(error.word())

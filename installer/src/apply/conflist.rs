@@ -58,20 +58,20 @@ impl Applier<'_> {
         let is_unread = |failure: &Error| matches!(failure, Error::Read { .. } | Error::Source { .. });
         let known = self.record.conflist().cloned().unwrap_or_default();
         // If another program removed the file, the record has what it listed.
-        let last = disk.or(known.wanted.as_ref());
-        let mut wanted = match our_part(chain, last, &mut self.report.notes) {
-            Ok(wanted) => wanted,
+        let last = disk.or(known.our_part.as_ref());
+        let mut our_part = match our_part(chain, last, &mut self.report.notes) {
+            Ok(our_part) => our_part,
             // If its binary could not be read, that is reported already.
             Err(_) if self.report.failures.iter().any(is_unread) => return,
             Err(error) => return self.report.failures.push(error),
         };
         let is_listed = |name: &str| self.settings.chain.iter().any(|entry| kind(entry) == Some(name));
         let is_ours = |name: &str| OURS.contains(&name) || known.plugins.contains(name) || is_listed(name);
-        let is_tuned = tuning_follows(&document(&wanted, disk, &is_ours), chain);
-        let entry = wanted.get_mut(PLUGINS).and_then(|plugins| plugins.get_mut(0)).and_then(Value::as_object_mut);
+        let is_tuned = tuning_follows(&document(&our_part, disk, &is_ours), chain);
+        let entry = our_part.get_mut(PLUGINS).and_then(|plugins| plugins.get_mut(0)).and_then(Value::as_object_mut);
         entry.filter(|_| is_tuned).map(|entry| entry.insert(TUNING.to_owned(), true.into()));
-        let document = document(&wanted, disk, &is_ours);
-        let added = plugins(&document).filter_map(kind).filter(|kind| find(&wanted, kind).is_none());
+        let document = document(&our_part, disk, &is_ours);
+        let added = plugins(&document).filter_map(kind).filter(|kind| find(&our_part, kind).is_none());
         let added = added.collect::<Vec<_>>().join(", ");
         if !added.is_empty() {
             let message = format!("other programs added {added} to our configuration; they stay there");
@@ -79,15 +79,15 @@ impl Applier<'_> {
         }
         // Compared as values: another program may have formatted the file.
         if disk == Some(&document) {
-            if self.report.applied && known.wanted.as_ref() != Some(&wanted) {
-                self.note_written(vcn::CONFLIST_FILE, wanted);
+            if self.report.applied && known.our_part.as_ref() != Some(&our_part) {
+                self.note_written(vcn::CONFLIST_FILE, our_part);
             }
             return;
         }
         // If we want nothing new, another program made the difference.
-        let reverted = (known.wanted.as_ref() == Some(&wanted)).then(|| difference(&wanted, present));
+        let reverted = (known.our_part.as_ref() == Some(&our_part)).then(|| difference(&our_part, present));
         let (target, found) = (self.settings.conflist(), present.cloned());
-        self.write(ConfChange { target, document, found, wanted, reverted });
+        self.write(ConfChange { target, document, found, our_part, reverted });
     }
 }
 
@@ -152,11 +152,11 @@ fn tuning_follows(document: &Value, chain: &[ChainBinary]) -> bool {
 /// The whole document: our part, and what other programs added to the one on disk, but for what libcni refuses: one such entry or
 /// key voids the file. Our plugin stays where it is; a missing one comes behind its predecessor in our list, the first of all
 /// because it makes the interface.
-fn document(wanted: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bool) -> Value {
+fn document(our_part: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bool) -> Value {
     let mut chain: Vec<Value> = Vec::new();
     for found in disk.into_iter().flat_map(plugins) {
         let Some(name) = kind(found) else { continue };
-        match find(wanted, name) {
+        match find(our_part, name) {
             Some(_) if chain.iter().any(|plugin| kind(plugin) == Some(name)) => {}
             Some(entry) => chain.push(entry.clone()),
             None if is_ours(name) || entry_fault(found).is_some() => {}
@@ -164,7 +164,7 @@ fn document(wanted: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bool
         }
     }
     let mut at = 0;
-    for entry in plugins(wanted) {
+    for entry in plugins(our_part) {
         let position = chain.iter().position(|plugin| kind(plugin) == kind(entry));
         if position.is_none() {
             chain.insert(at, entry.clone());
@@ -173,30 +173,30 @@ fn document(wanted: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bool
     }
     let mut document = disk.and_then(Value::as_object).cloned().unwrap_or_default();
     document.retain(|key, value| key_fault(key, value).is_none());
-    document.extend(wanted.as_object().cloned().unwrap_or_default());
+    document.extend(our_part.as_object().cloned().unwrap_or_default());
     document.insert(PLUGINS.to_owned(), chain.into());
     Value::Object(document)
 }
 
 /// What another program changed of our part.
-fn difference(wanted: &Value, present: Option<&ConfText>) -> String {
+fn difference(our_part: &Value, present: Option<&ConfText>) -> String {
     let Some(present) = present else { return "it was removed".to_owned() };
     let Some(disk) = present.list() else { return "it is no list of plugins any more".to_owned() };
     let mut changes = Vec::new();
-    for (key, value) in wanted.as_object().into_iter().flatten().filter(|(key, _)| *key != PLUGINS) {
+    for (key, value) in our_part.as_object().into_iter().flatten().filter(|(key, _)| *key != PLUGINS) {
         match disk.get(key) {
             None => changes.push(format!("{key} was removed")),
             Some(found) if found != value => changes.push(format!("{key} was changed to {found}")),
             Some(_) => {}
         }
     }
-    let keys = disk.as_object().into_iter().flatten().filter(|(key, _)| wanted.get(key.as_str()).is_none());
+    let keys = disk.as_object().into_iter().flatten().filter(|(key, _)| our_part.get(key.as_str()).is_none());
     changes.extend(keys.filter_map(|(key, value)| key_fault(key, value)));
-    let foreign = |found: &&Value| kind(found).is_none_or(|name| find(wanted, name).is_none());
+    let foreign = |found: &&Value| kind(found).is_none_or(|name| find(our_part, name).is_none());
     for (found, why) in plugins(disk).filter(foreign).filter_map(|found| Some((found, entry_fault(found)?))) {
         changes.push(format!("an entry was added that no runtime accepts, {}: {why}", kind(found).unwrap_or("?")));
     }
-    for entry in plugins(wanted) {
+    for entry in plugins(our_part) {
         let name = kind(entry).unwrap_or_default();
         let found: Vec<&Value> = plugins(disk).filter(|plugin| kind(plugin) == Some(name)).collect();
         match found[..] {

@@ -33,7 +33,7 @@ impl Applier<'_> {
             }
         };
         self.report.notes.extend(before_copy(self.settings, files));
-        let known = self.record.configurations.get(COPY).and_then(|known| known.wanted.as_ref());
+        let known = self.record.configurations.get(COPY).and_then(|known| known.our_part.as_ref());
         let found = match present {
             ConfAt::File(found) if is_copy(&found, known.is_some()) => Some(found),
             ConfAt::Nothing => None,
@@ -48,7 +48,7 @@ impl Applier<'_> {
         }
         let reverted = if found.is_some() { "it was changed" } else { "it was removed" };
         let reverted = (known == Some(&document)).then(|| reverted.to_owned());
-        self.write(ConfChange { target: path, found, reverted, wanted: document.clone(), document });
+        self.write(ConfChange { target: path, found, reverted, our_part: document.clone(), document });
     }
 
     fn remove_copy(&mut self, path: &Path, present: &ConfAt) {

@@ -58,7 +58,7 @@ impl Node {
             target: self.path(target),
             document: json!("desired"),
             found: found.map(|found| ConfText::new(found.into(), 0o600)),
-            wanted: json!({"plugins": [{"type": "vcn-native"}]}),
+            our_part: json!({"plugins": [{"type": "vcn-native"}]}),
             reverted: Some("it was removed".into()),
         };
         self.apply(|applier| applier.write(change))
@@ -93,10 +93,10 @@ fn written_configuration_is_recorded_and_failed_one_is_not() {
     let report = node.write("/proc/gone/05-vcn-native.conflist", None);
     assert_eq!(Node::words(&report), ["write-failed"], "{report}");
     let known = |node: &Node| node.record().conflist().cloned().unwrap();
-    assert!(known(&node).wanted.is_none() && known(&node).plugins.contains("vcn-native"), "a kill could leave it");
+    assert!(known(&node).our_part.is_none() && known(&node).plugins.contains("vcn-native"), "a kill could leave it");
     assert!(node.write(vcn::CONFLIST_FILE, None).failures.is_empty());
     assert_eq!(fs::read_to_string(node.path(vcn::CONFLIST_FILE)).unwrap(), "\"desired\"\n");
-    assert!(known(&node).wanted.is_some());
+    assert!(known(&node).our_part.is_some());
     assert_eq!(known(&node).rewrites, [110]);
 }
 

@@ -251,6 +251,6 @@ fn plugins_of_settings_and_without_a_binary_are_looked_up() {
     fs::create_dir_all(&settings.cni_bin_dir).unwrap();
     fs::write(settings.cni_bin_dir.join("bridge"), "").unwrap();
     assert_eq!(missing(&settings, &conf_file("00-a.conflist", &["bridge", "gone"])), ["gone"]);
-    let asked: Vec<_> = chain(&settings, None).into_iter().map(|binary| binary.name).collect();
-    assert_eq!(asked, ["vcn-native", "portmap", "vnic-attach"]);
+    let names: Vec<_> = chain(&settings, None).into_iter().map(|binary| binary.name).collect();
+    assert_eq!(names, ["vcn-native", "portmap", "vnic-attach"]);
 }

@@ -51,7 +51,7 @@ pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut
         ConfAt::Nothing => {}
         ConfAt::File(found) if is_ours(&found, known) => {}
         // Another program replaced our file.
-        ConfAt::Unread(reason) if known.is_some_and(|known| known.wanted.is_some()) => {
+        ConfAt::Unread(reason) if known.is_some_and(|known| known.our_part.is_some()) => {
             return removal.failures.push(Error::InTheWay { path, reason });
         }
         _ => return removal.left.push(format!("{}: it was not written by us", path.display())),

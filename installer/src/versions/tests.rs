@@ -36,7 +36,7 @@ fn failure(script: &str, deadline: Duration) -> String {
 }
 
 #[test]
-fn plugin_is_asked_with_nothing_but_the_command() {
+fn plugin_gets_nothing_but_the_command() {
     let (_directory, path) = plugin(
         r#"[ "$CNI_COMMAND" = VERSION ] && [ -z "$HOME" ] || exit 1
            echo '{"cniVersion":"1.1.0","supportedVersions":["1.1.0","0.3.1","1.0.0","2.0.0-beta"]}'"#,

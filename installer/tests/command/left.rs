@@ -136,8 +136,8 @@ fn silence_and_doubt_remove_nothing() {
 fn leftover_conflist_is_kept_while_a_pod_uses_it() {
     let node = ours_and_flannel();
     node.allocate();
-    for asked in [&ANOTHER[..], &NONE] {
-        assert_eq!(reported(&node, asked), left("1 attachment(s) of this boot hold addresses (default/web-0)"));
+    for signals in [&ANOTHER[..], &NONE] {
+        assert_eq!(reported(&node, signals), left("1 attachment(s) of this boot hold addresses (default/web-0)"));
     }
     fs::remove_dir_all(node.path("run")).unwrap();
     assert!(!reported(&node, &ANOTHER).1, "as after a boot");

@@ -63,7 +63,7 @@ fn explained(network: &PodNetwork, error: &datapath::Error, places: &mut Places)
         let absent = links.find(|link| !places.has_link(link)).cloned();
         absent.map(|link| AddressProblem::Link { note: format!("the host has no link {link}"), link })
     } else if error.is_already_exists() {
-        match has_anothers(network, places) {
+        match is_address_taken(network, places) {
             Ok(taken) => taken.then_some(AddressProblem::Taken),
             Err(error) => return error.into(),
         }
@@ -74,7 +74,7 @@ fn explained(network: &PodNetwork, error: &datapath::Error, places: &mut Places)
 }
 
 /// Whether a route leads to one of the network's addresses by another pod's link.
-fn has_anothers(network: &PodNetwork, places: &mut Places) -> Result<bool, Error> {
+fn is_address_taken(network: &PodNetwork, places: &mut Places) -> Result<bool, Error> {
     let host = Snapshot::of_host(places).map_err(|error| failure::of_datapath(&error))?;
     let ours = |address: IpAddr| network.addresses.iter().any(|pod| pod.address == address);
     Ok(pod::owners(&host).iter().any(|owner| owner.link != network.ends.host && ours(owner.address)))

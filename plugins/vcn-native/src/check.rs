@@ -66,8 +66,8 @@ fn contradictions(
     if let Some(NetnsRecord { path, dev, inode }) = &allocation.netns
         && netns != Some(NetnsId { dev: *dev, inode: *inode })
     {
-        let (asked, added) = (request.netns.path().display(), path.display());
-        found.push(format!("{asked} is another network namespace than the one ADD was given as {added}"));
+        let (given, added) = (request.netns.path().display(), path.display());
+        found.push(format!("{given} is another network namespace than the one ADD was given as {added}"));
     }
     let inside = |name: &str| name == request.key.ifname.as_str();
     let ours: Vec<usize> =
@@ -122,7 +122,7 @@ fn as_answered(
             forgotten = of_pod.is_some_and(|it| it.mac.is_some() && it.mac != link.mac);
             link.mac = of_pod.and_then(|it| it.mac).or(link.mac);
             link.mtu = of_pod.and_then(|it| it.mtu).or(link.mtu);
-            link.mtu = link.mtu.map(|wanted| found.map_or(wanted, |found| wanted.min(found)));
+            link.mtu = link.mtu.map(|mtu| found.map_or(mtu, |found| mtu.min(found)));
             true
         }
         (Place::Pod, Object::Neighbour(_)) => !forgotten,

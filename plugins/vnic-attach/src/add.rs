@@ -54,14 +54,14 @@ fn before(request: &AddRequest<Conf>, node: &Node, report: &mut Report) -> Resul
 
 /// The interfaces' names, in the order of the request; none of them is `used`.
 fn names(grants: &[VnicGrant<'_>], mut used: Vec<IfName>) -> Result<Vec<IfName>, Error> {
-    let asked: Vec<Option<IfName>> = grants.iter().map(|one| one.requested.interface.clone()).collect();
-    if let Some(taken) = asked.iter().flatten().find(|name| used.contains(name)) {
+    let requested: Vec<Option<IfName>> = grants.iter().map(|one| one.requested.interface.clone()).collect();
+    if let Some(taken) = requested.iter().flatten().find(|name| used.contains(name)) {
         let msg = format!("the pod has an interface {taken} already; ask for another name");
         return Err(Error::new(ErrorCode::TRY_AGAIN_LATER, msg));
     }
-    used.extend(asked.iter().flatten().cloned());
+    used.extend(requested.iter().flatten().cloned());
     let mut next = 0_u32;
-    let name = |asked: Option<IfName>| match asked {
+    let name = |requested_name: Option<IfName>| match requested_name {
         Some(name) => Ok(name),
         None => loop {
             next += 1;
@@ -72,7 +72,7 @@ fn names(grants: &[VnicGrant<'_>], mut used: Vec<IfName>) -> Result<Vec<IfName>,
             }
         },
     };
-    asked.into_iter().map(name).collect()
+    requested.into_iter().map(name).collect()
 }
 
 /// What the chain made so far and these interfaces, in this order: runtimes take the pod's address from the first.

@@ -91,8 +91,8 @@ impl Filter {
 fn known() -> bool {
     let action = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the kernel reads one number, which outlives the call.
-    let asked = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
-    asked == 0
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    result == 0
 }
 
 fn refuse(program: &mut Vec<libc::sock_filter>, call: libc::c_long, errno: i32) {

@@ -43,7 +43,7 @@ pub(super) enum NeighbourTimer {
 
 #[derive(Debug)]
 enum Entry {
-    Asked { asks: u32, next: Duration, waiting: Vec<Vec<u8>> },
+    Pending { asks: u32, next: Duration, waiting: Vec<Vec<u8>> },
     Known { until: Duration },
 }
 
@@ -56,13 +56,13 @@ impl Neighbours {
     pub(super) fn offer(&mut self, now: Duration, key: Key, frame: Vec<u8>) -> Lookup {
         match self.0.get_mut(&key) {
             Some(Entry::Known { until }) if *until > now => Lookup::Known(frame),
-            Some(Entry::Asked { waiting, .. }) if waiting.len() >= MOST_WAITING => Lookup::Full,
-            Some(Entry::Asked { waiting, .. }) => {
+            Some(Entry::Pending { waiting, .. }) if waiting.len() >= MOST_WAITING => Lookup::Full,
+            Some(Entry::Pending { waiting, .. }) => {
                 waiting.push(frame);
                 Lookup::Waiting
             }
             Some(Entry::Known { .. }) | None => {
-                self.0.insert(key, Entry::Asked { asks: 1, next: now + ASK_AGAIN, waiting: vec![frame] });
+                self.0.insert(key, Entry::Pending { asks: 1, next: now + ASK_AGAIN, waiting: vec![frame] });
                 Lookup::Ask
             }
         }
@@ -71,7 +71,7 @@ impl Neighbours {
     /// The address answered: the frames that waited for it.
     pub(super) fn answered(&mut self, now: Duration, key: Key) -> Vec<Vec<u8>> {
         match self.0.insert(key, Entry::Known { until: now + KNOWN_FOR }) {
-            Some(Entry::Asked { waiting, .. }) => waiting,
+            Some(Entry::Pending { waiting, .. }) => waiting,
             Some(Entry::Known { .. }) | None => Vec::new(),
         }
     }
@@ -81,12 +81,12 @@ impl Neighbours {
         let mut due = Vec::new();
         self.0.retain(|key, entry| match entry {
             Entry::Known { until } => *until > now,
-            Entry::Asked { next, .. } if *next > now => true,
-            Entry::Asked { asks, waiting, .. } if *asks >= MOST_ASKS => {
+            Entry::Pending { next, .. } if *next > now => true,
+            Entry::Pending { asks, waiting, .. } if *asks >= MOST_ASKS => {
                 due.push(NeighbourTimer::GiveUp(*key, waiting.len()));
                 false
             }
-            Entry::Asked { asks, next, .. } => {
+            Entry::Pending { asks, next, .. } => {
                 *asks += 1;
                 *next = now + ASK_AGAIN;
                 due.push(NeighbourTimer::Ask(*key));

@@ -28,8 +28,8 @@ impl RequestedBlock {
 
 impl Vcn {
     /// Gives an attached VNIC one more address or block.
-    pub(crate) fn assign(&self, node: &str, id: &Ocid, wanted: RequestedBlock) -> Result<IpNetwork> {
-        self.change_vnic(node, id, |vnic| self.give(vnic, wanted))
+    pub(crate) fn assign(&self, node: &str, id: &Ocid, requested: RequestedBlock) -> Result<IpNetwork> {
+        self.change_vnic(node, id, |vnic| self.give(vnic, requested))
     }
 
     /// Takes an address or a block from an attached VNIC: a secondary one, or its own IPv6 address.
@@ -71,20 +71,20 @@ impl Vcn {
             }
         }
         for (_, block) in subnet.blocks.iter() {
-            let wanted = RequestedBlock { block: *block, first: None, prefix: width(*block) };
-            (0..spec.secondary).try_for_each(|_| self.give(vnic, wanted).map(drop))?;
+            let requested = RequestedBlock { block: *block, first: None, prefix: width(*block) };
+            (0..spec.secondary).try_for_each(|_| self.give(vnic, requested).map(drop))?;
         }
         Ok(())
     }
 
-    fn give(&self, vnic: &mut Vnic, wanted: RequestedBlock) -> Result<IpNetwork> {
-        let family = Family::of(wanted.block.ip());
-        let is_single = wanted.prefix == width(wanted.block);
+    fn give(&self, vnic: &mut Vnic, requested: RequestedBlock) -> Result<IpNetwork> {
+        let family = Family::of(requested.block.ip());
+        let is_single = requested.prefix == width(requested.block);
         if !is_single && vnic.blocks.of(family).is_some() {
             return Err(Error::Invalid(format!("{} has an {family} block already", vnic.id)));
         }
-        let first = self.take(&vnic.subnet, wanted)?;
-        let network = IpNetwork::new(first, wanted.prefix).map_err(|error| Error::Invalid(error.to_string()))?;
+        let first = self.take(&vnic.subnet, requested)?;
+        let network = IpNetwork::new(first, requested.prefix).map_err(|error| Error::Invalid(error.to_string()))?;
         if is_single {
             vnic.secondary.slot(family).get_or_insert_default().push(first);
         } else {

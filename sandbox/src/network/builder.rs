@@ -39,7 +39,7 @@ impl Builder {
     /// configured, the services answer.
     ///
     /// # Errors
-    /// Without root (see [`crate::isolate()`]); when the description contradicts itself; when a bare-metal node is wanted
+    /// Without root (see [`crate::isolate()`]); when the description contradicts itself; when a bare-metal node is requested
     /// and the kernel has no 802.1Q.
     pub fn start(self) -> Result<Vcn> {
         if let Some(node) = self.nodes.iter().find(|node| node.kind == MachineKind::BareMetal && !node.on_paper)

@@ -28,8 +28,8 @@ fn an_instance_lists_the_plugins_of_its_cloud_agent() {
         assert_eq!(shown(0), ("Bastion".into(), "STOPPED".into()));
         assert_eq!(shown(1), ("Compute HPC RDMA Authentication".into(), "NOT_SUPPORTED".into()));
         let instance = client.call("getInstance", json!({ "id": scene.instance() })).unwrap().value;
-        let wanted = &instance["agentConfig"]["pluginsConfig"][1];
-        assert_eq!(wanted, &json!({ "name": "Compute HPC RDMA Authentication", "desiredState": "ENABLED" }));
+        let expected = &instance["agentConfig"]["pluginsConfig"][1];
+        assert_eq!(expected, &json!({ "name": "Compute HPC RDMA Authentication", "desiredState": "ENABLED" }));
     });
 }
 

@@ -63,8 +63,8 @@ impl ServiceAccount {
         };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let accounts: Api<Account> = Api::namespaced(client.clone(), &self.namespace);
-        let asked = accounts.create_token_request(&self.name, &PostParams::default(), &request).await;
-        let token = asked.with_context(|| format!("ask for a token of {self}"))?.status.map(|status| status.token);
+        let response = accounts.create_token_request(&self.name, &PostParams::default(), &request).await;
+        let token = response.with_context(|| format!("ask for a token of {self}"))?.status.map(|status| status.token);
         token.map(Identity::of_token).ok_or_else(|| anyhow!("no token of {self} was given"))
     }
 }

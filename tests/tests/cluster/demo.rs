@@ -37,8 +37,9 @@ fn the_demo_proves_everything_and_says_so() {
 #[test]
 fn demo_continues_without_api_server_and_reports_the_reason() {
     let text = demo_with(&[("KUBEBUILDER_ASSETS", "/nowhere")], &[]);
-    let told = text.lines().any(|line| line.contains("left out: ") && line.contains("KUBEBUILDER_ASSETS is /nowhere"));
-    assert!(told, "{text}");
+    let is_reported =
+        text.lines().any(|line| line.contains("left out: ") && line.contains("KUBEBUILDER_ASSETS is /nowhere"));
+    assert!(is_reported, "{text}");
 }
 
 #[test]

@@ -220,7 +220,7 @@ fn view(answers: Vec<(&'static str, String)>) -> String {
 }
 
 #[test]
-fn view_url_is_asked_without_a_cluster_and_retried_once() {
+fn view_url_needs_no_cluster_and_is_retried_once() {
     let node = |name: &str, state: &str| json!({ "name": name, "state": state, "ageSeconds": 7 });
     let fleet = |nodes: &[Value]| json!({ "leader": "one", "controller": "0.1.0", "leaderSeconds": 9, "nodes": nodes });
     let not_leader = || ("503 Service Unavailable", "not the leader; the leader is one\n".to_owned());
@@ -289,8 +289,8 @@ async fn interrupted_nettest_showed_progress_and_deletes_its_test() {
     let server = server().await;
     let kubeconfig = server.folder().join("nettest.kubeconfig");
     server.write_kubeconfig(server.admin(), &kubeconfig).unwrap();
-    let asked = |target: &str| format!("nettest {NODE} {target} --kubeconfig {}", kubeconfig.display());
-    let refused = program().args(asked("169.254.169.254 --external").split(' ')).output().unwrap();
+    let args = |target: &str| format!("nettest {NODE} {target} --kubeconfig {}", kubeconfig.display());
+    let refused = program().args(args("169.254.169.254 --external").split(' ')).output().unwrap();
     assert!(text(&refused.stderr).contains("use service imds or dns"), "{refused:?}");
     assert_eq!(refused.status.code(), Some(2));
 
@@ -300,7 +300,7 @@ async fn interrupted_nettest_showed_progress_and_deletes_its_test() {
         all.iter().filter(|test| test.metadata.generate_name.as_deref() == Some("kubectl-")).count()
     };
     // No shell stays between that Ctrl-C would end as well, with its own exit status.
-    let command = format!("exec {} {}", bin_dir().join("kubectl-oke_node").display(), asked("imds"));
+    let command = format!("exec {} {}", bin_dir().join("kubectl-oke_node").display(), args("imds"));
     let mut terminal = Command::new("script");
     terminal.args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"]);
     let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -239,16 +239,16 @@ fn no_probe_asks_before_a_normal_start_is_over() {
 fn probes_ask_what_the_programs_answer() {
     for (pod, program, port) in [(pod(), AGENT, 9808), (deployed(), CONTROLLER, 9809)] {
         let container = only(pod.containers);
-        let asked = |probe: Option<Probe>| {
+        let address_of = |probe: Option<Probe>| {
             let get = probe.unwrap().http_get.unwrap();
             (get.host.unwrap(), serde_json::to_value(get.port).unwrap(), get.path.unwrap())
         };
         let listen = |path: &str| ("127.0.0.1".to_owned(), Value::from(port), path.to_owned());
         if container.startup_probe.is_some() {
-            assert_eq!(asked(container.startup_probe), listen("/healthz"));
+            assert_eq!(address_of(container.startup_probe), listen("/healthz"));
         }
-        assert_eq!(asked(container.liveness_probe), listen("/healthz"));
-        assert_eq!(asked(container.readiness_probe), listen("/readyz"));
+        assert_eq!(address_of(container.liveness_probe), listen("/healthz"));
+        assert_eq!(address_of(container.readiness_probe), listen("/readyz"));
         let help = help_of(program, &["--help"]);
         assert!(help.contains(&format!("[default: 127.0.0.1:{port}]")), "{help}");
     }

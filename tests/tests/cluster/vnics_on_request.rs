@@ -340,10 +340,10 @@ async fn shared_vnic_is_offered_on_its_node_and_then_ready() {
     let reported = async || {
         let object = scene.attachment("shared").await?;
         let status = object.status?;
-        let wanted = NodeReport { configured: true, generation: object.metadata.generation, ..NodeReport::default() };
+        let expected = NodeReport { configured: true, generation: object.metadata.generation, ..NodeReport::default() };
         let ready = find(&status.conditions, ConditionType::Ready).is_some_and(api::Condition::is_true);
         let configured = find(&status.conditions, ConditionType::Configured).is_some_and(api::Condition::is_true);
-        (status.node == Some(wanted) && ready && configured).then_some(status.pod_addresses)
+        (status.node == Some(expected) && ready && configured).then_some(status.pod_addresses)
     };
     let addresses = scene.wait_for("the node reports that it is set up", reported).await;
     let blocks: Vec<String> = addresses.iter().map(|address| format!("{address}/32")).collect();

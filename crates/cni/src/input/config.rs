@@ -144,7 +144,7 @@ impl Config {
         field::object(&format!("runtimeConfig.{POD_ANNOTATIONS}"), self.runtime(POD_ANNOTATIONS))
     }
 
-    /// ipam; an empty object is common (no address management wanted) and is not the same as none.
+    /// ipam; an empty object is common (no address management) and is not the same as none.
     pub fn ipam(&self) -> Option<&Map<String, Value>> {
         self.raw.get("ipam")?.as_object()
     }

@@ -223,12 +223,12 @@ mod tests {
         let placed = |vlan: netlink::Link| {
             place(&vnics[1], &vnics, &[link("ens3", 10, None), vlan], &LinkKindName::HARDWARE, |_| None)
         };
-        let wanted = Placement::Vlan {
+        let expected = Placement::Vlan {
             link: "nic0.5".parse().unwrap(),
             parent: "ens3".parse().unwrap(),
             tag: VlanTag::new(5).unwrap(),
         };
-        assert_eq!(placed(link("nic0.5", 11, Some(5))), Ok(wanted));
+        assert_eq!(placed(link("nic0.5", 11, Some(5))), Ok(expected));
         for foreign in [
             link("nic0.5", 12, Some(5)),
             link("nic0.5", 11, Some(6)),

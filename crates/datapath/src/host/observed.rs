@@ -9,7 +9,7 @@ use crate::error::during;
 use crate::object::{is_link_local, rule_seen};
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftTables, Object, Place, Places, RouteSpec, Snapshot};
 
-/// Observes the wanted links, addresses and settings, and each VLAN link, address, route, rule and nft rule with our
+/// Observes the desired links, addresses and settings, and each VLAN link, address, route, rule and nft rule with our
 /// mark.
 /// Foreign addresses, routes and rules are not listed, so a plan never deletes them (promise P2).
 ///
@@ -30,7 +30,7 @@ pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Ob
 }
 
 fn links(desired: &[Object], host: &Snapshot) -> Vec<Object> {
-    let wanted =
+    let is_desired =
         |name: &IfName| desired.iter().any(|object| matches!(object, Object::Link(link) if link.name == *name));
     let ours = |link: &netlink::Link| {
         link.vlan.is_some() && link.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
@@ -42,12 +42,12 @@ fn links(desired: &[Object], host: &Snapshot) -> Vec<Object> {
         };
         Object::Link(LinkSpec::seen(link.clone(), kind))
     };
-    host.links.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
+    host.links.iter().filter(|link| is_desired(&link.name) || ours(link)).map(describe).collect()
 }
 
-/// The wanted ones, and our others, which are not wanted (any more): a single address from which our rule leads, and next to one the
-/// link-local address that belongs to the MAC, where it was not to be checked for duplicates: the kernel makes none of that
-/// kind. Of link-local addresses any that a link has is the one that is wanted there.
+/// The desired addresses, and our own that are not desired any more. Our own are single addresses from which our rule leads.
+/// Next to one, the link-local address of the MAC is our own if it is exempt from the check for duplicates: the kernel makes none
+/// like that. Any link-local address of a link counts as the desired one.
 fn addresses(desired: &[Object], rules: &[Object], host: &Snapshot) -> Vec<Object> {
     let (links, found) = (&host.links, &host.addresses);
     let ours = |address: IpNetwork| {
@@ -66,14 +66,15 @@ fn addresses(desired: &[Object], rules: &[Object], host: &Snapshot) -> Vec<Objec
         (desired.contains(&object) || ours(address.address) || beside(address)).then_some(object)
     });
     let mut described: Vec<Object> = described.collect();
-    let does_for = |wanted: &AddressSpec| {
+    let does_for = |desired_address: &AddressSpec| {
         // One that is still being checked for duplicates will do.
         let others = found.iter().filter(|it| is_link_local(it.address) && !it.dad_failed);
-        is_link_local(wanted.address) && others.filter_map(|it| host.name(it.index)).any(|link| *link == wanted.link)
+        is_link_local(desired_address.address)
+            && others.filter_map(|it| host.name(it.index)).any(|link| *link == desired_address.link)
     };
     for object in desired {
-        if let Object::Address(wanted) = object
-            && does_for(wanted)
+        if let Object::Address(desired_address) = object
+            && does_for(desired_address)
             && !described.contains(object)
         {
             described.push(object.clone());
@@ -85,7 +86,7 @@ fn addresses(desired: &[Object], rules: &[Object], host: &Snapshot) -> Vec<Objec
 /// A link's settings do not exist before the link does; the plan then sets them after making it.
 fn settings(desired: &[Object], places: &Places) -> impl Iterator<Item = Object> {
     desired.iter().filter_map(|object| match object {
-        Object::Sysctl(wanted) => places.setting(Place::Host, &wanted.key).map(Object::Sysctl),
+        Object::Sysctl(setting) => places.setting(Place::Host, &setting.key).map(Object::Sysctl),
         _ => None,
     })
 }

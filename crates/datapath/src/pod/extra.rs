@@ -69,7 +69,7 @@ impl ExtraNetwork {
         let (name, mac, mtu, alias) = (ends.pod.clone(), Some(device.mac), Some(*mtu), Some(ends.alias.clone()));
         let mut objects = vec![Object::Link(LinkSpec { name, kind, mac, mtu, up: true, alias })];
         if addresses.iter().any(|pod| pod.address.is_ipv6()) {
-            objects.push(Object::Sysctl(SysctlSpec::heeds_no_router(&ends.pod)));
+            objects.push(Object::Sysctl(SysctlSpec::ignoring_router_advertisements(&ends.pod)));
             objects.extend(
                 [LOOPBACK, ends.pod.as_str()]
                     .map(|link| Object::Sysctl(SysctlSpec { key: disable_ipv6(link), value: "0".into() })),

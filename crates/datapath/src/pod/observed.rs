@@ -85,7 +85,7 @@ pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place,
 /// A link's `accept_ra` as a setting. A link without IPv6 accepts no router advertisements.
 pub(crate) fn accept_ra_of(link: &Link) -> SysctlSpec {
     let value = link.accept_ra.unwrap_or_default().to_string();
-    SysctlSpec { value, ..SysctlSpec::heeds_no_router(&link.name) }
+    SysctlSpec { value, ..SysctlSpec::ignoring_router_advertisements(&link.name) }
 }
 
 /// The link of the host end's name, if it is that.
@@ -96,7 +96,7 @@ fn host_end(ends: &LinkEnds, link: &Link) -> Result<LinkSpec, Error> {
     let nameless = !named && link.mac == Some(ends.host_mac);
     if link.alias.as_deref() != Some(ends.alias.as_str()) && !nameless {
         let (name, found) = (link.name.clone(), link.alias.clone());
-        return Err(Error::Collision { name, found, wanted: ends.alias.clone() });
+        return Err(Error::Collision { name, found, expected: ends.alias.clone() });
     }
     let kind = LinkKind::Veth(VethPeer { name: ends.pod.clone(), mac: ends.pod_mac });
     Ok(LinkSpec::seen(link.clone(), kind))

@@ -101,13 +101,13 @@ pub fn observe_needed(
         found.push(Object::Link(LinkSpec::seen(link, LinkKind::Device)));
         let filter = RouteFilter { family, table: Some(*table), protocol: None, oif: Some(index) };
         let routes = places.host.routes(&filter).map_err(during(format_args!("{family} routes in table {table}")))?;
-        let asked =
+        let is_needed =
             |route: &netlink::Route| route.destination == everything(family) || route.destination.ip() == uplink.router;
-        found.extend(routes.into_iter().filter(asked).map(|route| uplink.route(route.destination, route.gateway)));
+        found.extend(routes.into_iter().filter(is_needed).map(|route| uplink.route(route.destination, route.gateway)));
         let rules = places.host.rules(family).map_err(during(format_args!("{family} policy rules")))?;
-        found.extend(Some(to_pods(family)).filter(|wanted| there_is(wanted, &rules)));
+        found.extend(Some(to_pods(family)).filter(|rule| there_is(rule, &rules)));
         found.extend(of_the_agent_there(family, &rules));
-        found.extend(uplink.settings(pod_link).into_iter().filter_map(|wanted| setting(wanted, places)));
+        found.extend(uplink.settings(pod_link).into_iter().filter_map(|desired| setting(desired, places)));
     }
     Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
 }
@@ -120,22 +120,22 @@ fn of_the_agent(family: Family) -> [Object; 2] {
 /// Which of the agent's rules exist. The agent always makes both. Without either there is no agent, and both count as present,
 /// because an ADD does not need them.
 fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
-    let wanted = of_the_agent(family);
-    let none = !wanted.iter().any(|object| there_is(object, rules));
-    wanted.into_iter().filter(|object| none || there_is(object, rules)).collect()
+    let agent_rules = of_the_agent(family);
+    let none = !agent_rules.iter().any(|object| there_is(object, rules));
+    agent_rules.into_iter().filter(|object| none || there_is(object, rules)).collect()
 }
 
-fn there_is(wanted: &Object, rules: &[netlink::Rule]) -> bool {
-    matches!(wanted, Object::Rule(wanted) if rules.iter().any(|rule| rule_seen(rule) == *wanted))
+fn there_is(object: &Object, rules: &[netlink::Rule]) -> bool {
+    matches!(object, Object::Rule(desired) if rules.iter().any(|rule| rule_seen(rule) == *desired))
 }
 
-fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {
-    let mut found = places.setting(Place::Host, &wanted.key)?;
-    if wanted.key.ends_with(RP_FILTER) {
+fn setting(desired: SysctlSpec, places: &Places) -> Option<Object> {
+    let mut found = places.setting(Place::Host, &desired.key)?;
+    if desired.key.ends_with(RP_FILTER) {
         // The kernel uses the higher of this value and that of "all"; only 1 drops packets whose two directions use different tables.
         let of_all = places.setting(Place::Host, &format!("net/ipv4/conf/all{RP_FILTER}"))?;
         let strict = found.value.max(of_all.value) == "1";
-        found.value = if strict { "1".into() } else { wanted.value };
+        found.value = if strict { "1".into() } else { desired.value };
     }
     Some(Object::Sysctl(found))
 }

@@ -76,7 +76,7 @@ async fn permanent_refusal_is_not_retried() {
 }
 
 #[tokio::test]
-async fn garbage_is_not_asked_for_again() {
+async fn malformed_document_is_not_requested_again() {
     let (instance, server) = ask(vec![good("<html>sign in</html>")], patient()).await;
     let message = instance.unwrap_err().to_string();
     assert!(message.contains(&format!("{}/instance/", server.base_url)), "{message}");

@@ -134,7 +134,7 @@ fn addresses_never_used_and_longest_freed_are_used_first() {
     let one = |addresses: &[&str]| pools(vec![vnic(1, addresses, &[])]);
     let two = |prefix: u8| pools([1, 2].map(|n| vnic(n, &[&format!("10.0.{n}.8/{prefix}")], &[])).into());
     let by_vnics = [("10.0.2.9", 0), ("10.0.1.8", 1), ("10.0.2.8", 2), ("10.0.1.9", 3)];
-    for (case, pools, frees, second, wanted) in [
+    for (case, pools, frees, second, expected) in [
         (
             "those never used come first, then those freed first",
             one(&["10.0.1.8/32", "10.0.1.9/32", "10.0.1.10/32"]),
@@ -160,7 +160,7 @@ fn addresses_never_used_and_longest_freed_are_used_first() {
         ),
     ] {
         let mut held = freed(frees);
-        for (number, (address, rested)) in wanted.into_iter().enumerate() {
+        for (number, (address, rested)) in expected.into_iter().enumerate() {
             let now = START.after(Duration::from_secs(second));
             let got = held.reserve(&pools, request(&format!("p{number}")), now).unwrap();
             let found = (got.allocation.addresses[0].address.to_string(), got.rested);

@@ -61,10 +61,10 @@ fn state_of_an_earlier_boot_is_discarded() {
 fn fields_of_a_newer_writer_survive_at_every_level() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
-    let mut asked = request("a");
-    asked.pod = Some(PodRecord { namespace: "default".into(), name: "web".into(), uid: None });
-    asked.netns = Some(NetnsRecord { path: "/run/netns/x".into(), dev: 4, inode: 7 });
-    store.update_for(&asked.key, |held| held.reserve(&pools, asked.clone(), BootTime(1))).unwrap();
+    let mut requested = request("a");
+    requested.pod = Some(PodRecord { namespace: "default".into(), name: "web".into(), uid: None });
+    requested.netns = Some(NetnsRecord { path: "/run/netns/x".into(), dev: 4, inode: 7 });
+    store.update_for(&requested.key, |held| held.reserve(&pools, requested.clone(), BootTime(1))).unwrap();
     let index = dir.path().join("allocations.json");
     let text = fs::read_to_string(&index).unwrap().replacen('{', "{\"colour\":\"blue\",", 1);
     fs::write(&index, text).unwrap();
@@ -77,8 +77,8 @@ fn fields_of_a_newer_writer_survive_at_every_level() {
     });
     fs::write(&tentative, text).unwrap();
     // Written again: the lease is longer now. And then committed, while other pods come and go.
-    store.update_for(&asked.key, |held| held.reserve(&pools, asked.clone(), BootTime(2))).unwrap();
-    store.commit(&asked.key).unwrap();
+    store.update_for(&requested.key, |held| held.reserve(&pools, requested.clone(), BootTime(2))).unwrap();
+    store.commit(&requested.key).unwrap();
     reserve(&store, &pools, "b").unwrap();
     store.update(|held| Ok::<_, Error>(held.release(&request("b").key, BootTime(3)))).unwrap();
     let text = fs::read_to_string(record(dir.path(), "json")).unwrap();

@@ -181,12 +181,12 @@ impl Rule {
 impl LinkCondition {
     /// Whether the link has that name.
     fn matches(&self, path: &ForwardPath) -> MatchResult {
-        let Self { name: wanted, whole, .. } = self;
+        let Self { name: expected, whole, .. } = self;
         match if self.from { &path.from } else { &path.to } {
-            LinkMatch::Exact(name) if *whole => is(name.as_str() == wanted),
-            LinkMatch::Exact(name) => is(name.as_str().starts_with(wanted)),
-            LinkMatch::Prefix(prefix) if prefix.starts_with(wanted) && !whole => MatchResult::Yes,
-            LinkMatch::Prefix(prefix) if wanted.starts_with(prefix.as_str()) => MatchResult::Some,
+            LinkMatch::Exact(name) if *whole => is(name.as_str() == expected),
+            LinkMatch::Exact(name) => is(name.as_str().starts_with(expected)),
+            LinkMatch::Prefix(prefix) if prefix.starts_with(expected) && !whole => MatchResult::Yes,
+            LinkMatch::Prefix(prefix) if expected.starts_with(prefix.as_str()) => MatchResult::Some,
             LinkMatch::Prefix(_) => MatchResult::No,
         }
     }

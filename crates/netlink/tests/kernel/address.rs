@@ -20,17 +20,17 @@ fn network(text: &str) -> IpNetwork {
 #[test]
 fn added_objects_are_read_back_equal() {
     let (_netns, mut socket, index) = fresh();
-    let wanted = [
+    let addresses = [
         Address::new(index, network("10.0.1.7/24")),
         Address { noprefixroute: true, ..Address::new(index, network("10.9.0.1/16")) },
         Address { nodad: true, ..Address::new(index, network("fd00::7/128")) },
         Address { nodad: true, noprefixroute: true, ..Address::new(index, network("fd01::7/64")) },
     ];
-    for address in &wanted {
+    for address in &addresses {
         socket.add_address(address).unwrap();
     }
     let found = socket.addresses(Some(index)).unwrap();
-    for address in &wanted {
+    for address in &addresses {
         assert!(found.contains(address), "{address} is not in {found:?}");
     }
 }
@@ -49,7 +49,7 @@ fn address_list_is_limited_to_the_requested_link() {
 }
 
 #[test]
-fn existing_and_absent_addresses_are_told_apart() {
+fn existing_and_absent_addresses_have_different_errors() {
     let (_netns, mut socket, index) = fresh();
     for (text, other_prefix) in [("10.0.1.7/24", "10.0.1.7/32"), ("fd00::7/64", "fd00::7/128")] {
         let address = Address::new(index, network(text));

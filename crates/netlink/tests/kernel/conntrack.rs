@@ -69,10 +69,10 @@ fn stopped_deletion_reports_incomplete_and_can_continue_later() {
     let addresses = ["10.0.1.7", "fd00::7"].map(ip).into();
     let (mut rounds, mut forgotten) = (0, 0);
     loop {
-        let mut asked = 0;
+        let mut calls = 0;
         let stop = || {
-            asked += 1;
-            asked < 2
+            calls += 1;
+            calls < 2
         };
         let deleted = netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&addresses, stop).unwrap();
         forgotten += deleted.connections;

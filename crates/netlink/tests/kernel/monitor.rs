@@ -12,11 +12,11 @@ use vcn::{Family, IfName, Priority, TableId};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-fn wait_for(monitor: &mut Monitor, wanted: impl Fn(&Event) -> bool) -> Event {
+fn wait_for(monitor: &mut Monitor, is_expected: impl Fn(&Event) -> bool) -> Event {
     let end = Instant::now() + DEADLINE;
     while Instant::now() < end {
         let events = monitor.drain().unwrap();
-        if let Some(event) = events.into_iter().find(&wanted) {
+        if let Some(event) = events.into_iter().find(&is_expected) {
             return event;
         }
         let mut descriptors = [PollFd::new(monitor.as_fd(), PollFlags::POLLIN)];

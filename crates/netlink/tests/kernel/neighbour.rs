@@ -28,8 +28,8 @@ fn ip(text: &str) -> IpAddr {
 #[test]
 fn permanent_entries_are_read_back_equal() {
     let (_netns, mut socket) = fresh();
-    let wanted = ADDRESSES.map(|address| Neighbour::permanent(LINK, ip(address), MAC).by(157));
-    for neighbour in &wanted {
+    let neighbours = ADDRESSES.map(|address| Neighbour::permanent(LINK, ip(address), MAC).by(157));
+    for neighbour in &neighbours {
         socket.add_neighbour(neighbour).unwrap();
         assert!(socket.add_neighbour(neighbour).unwrap_err().is_already_exists());
         let other = Neighbour { mac: Some(MacAddr([2, 0, 0, 0, 0, 8])), ..*neighbour };
@@ -38,12 +38,12 @@ fn permanent_entries_are_read_back_equal() {
     }
     let filter = NeighbourFilter { index: Some(LINK), ..NeighbourFilter::default() };
     let found = socket.neighbours(&filter).unwrap();
-    assert!(wanted.iter().all(|neighbour| found.contains(neighbour)), "{found:?}");
-    for neighbour in &wanted {
+    assert!(neighbours.iter().all(|neighbour| found.contains(neighbour)), "{found:?}");
+    for neighbour in &neighbours {
         socket.delete_neighbour(neighbour).unwrap();
         assert!(socket.delete_neighbour(neighbour).unwrap_err().is_not_found());
     }
-    let on_no_link = Neighbour { index: 4711, ..wanted[0] };
+    let on_no_link = Neighbour { index: 4711, ..neighbours[0] };
     assert!(socket.add_neighbour(&on_no_link).unwrap_err().is_not_found());
 }
 

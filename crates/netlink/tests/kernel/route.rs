@@ -43,7 +43,7 @@ fn ours(family: Family, table: u32) -> RouteFilter {
 #[test]
 fn added_objects_are_read_back_equal() {
     let (_netns, mut socket) = fresh();
-    let wanted = [
+    let routes = [
         Route { scope_link: true, ..route("10.0.1.1/32", 1001) },
         Route { gateway: ip("10.0.1.1"), onlink: true, source: ip("10.0.1.7"), ..route("0.0.0.0/0", 1001) },
         Route { priority: Some(7), mtu: Some(Mtu(1500)), scope_link: true, ..route("10.2.0.0/16", 1001) },
@@ -53,12 +53,12 @@ fn added_objects_are_read_back_equal() {
         Route { gateway: ip("fe80::1"), onlink: true, source: ip("fd00::7"), ..route("::/0", 1001) },
         Route { priority: Some(7), mtu: Some(Mtu(1500)), ..route("fd02::/64", 1001) },
     ];
-    for route in &wanted {
+    for route in &routes {
         socket.add_route(route).unwrap_or_else(|error| panic!("{error}: {:?}", error.cause()));
     }
     for family in Family::ALL {
         let mut found = socket.routes(&ours(family, 1001)).unwrap();
-        let mut expected: Vec<_> = wanted.iter().filter(|route| route.family() == family).cloned().collect();
+        let mut expected: Vec<_> = routes.iter().filter(|route| route.family() == family).cloned().collect();
         found.sort_by_key(|route| route.destination);
         expected.sort_by_key(|route| route.destination);
         assert_eq!(found, expected);
@@ -93,7 +93,7 @@ fn an_unreachable_gateway_is_refused_in_the_kernels_words() {
 }
 
 #[test]
-fn existing_and_absent_routes_are_told_apart() {
+fn existing_and_absent_routes_have_different_errors() {
     let (_netns, mut socket) = fresh();
     for destination in ["10.8.0.1/32", "fd08::1/128"] {
         let route = Route { scope_link: destination.starts_with("10"), ..route(destination, 1001) };

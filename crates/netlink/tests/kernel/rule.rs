@@ -18,7 +18,7 @@ fn rule(family: Family, priority: u32) -> Rule {
 fn added_rules_are_read_back_in_priority_order() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
-    let wanted = [
+    let rules = [
         Rule { to: network("10.0.1.7/32"), table: TableId::MAIN, ..rule(Family::Ipv4, 512) },
         Rule { fwmark: Some(Mark { value: 0x1000, mask: 0xf000 }), ..rule(Family::Ipv4, 1024) },
         Rule { from: network("10.0.1.7/32"), iif: Some(IfName::new("vcn1.5").unwrap()), ..rule(Family::Ipv4, 1536) },
@@ -27,13 +27,13 @@ fn added_rules_are_read_back_in_priority_order() {
         Rule { from: network("fd00::/64"), ..rule(Family::Ipv6, 1536) },
         Rule { suppress: Some(127), ..rule(Family::Ipv6, 2000) },
     ];
-    for rule in wanted.iter().rev() {
+    for rule in rules.iter().rev() {
         socket.add_rule(rule).unwrap();
         assert!(socket.add_rule(rule).unwrap_err().is_already_exists());
     }
     for family in Family::ALL {
         let found = socket.rules(family).unwrap();
-        let expected: Vec<_> = wanted.iter().filter(|rule| rule.family == family).cloned().collect();
+        let expected: Vec<_> = rules.iter().filter(|rule| rule.family == family).cloned().collect();
         assert_eq!(found.iter().filter(|rule| rule.protocol == PROTOCOL).cloned().collect::<Vec<_>>(), expected);
         assert!(found.iter().all(|rule| !rule.unmodelled), "the kernel's own rules are plain: {found:?}");
     }

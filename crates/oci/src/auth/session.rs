@@ -114,7 +114,7 @@ impl<S: TokenSource> Session<S> {
 
     /// The credentials to sign with. Waits, until `end` at most, only where no token is valid.
     pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, LoginError> {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let mut renewal = {
             let now = self.0.source.now();
             let mut state = self.0.state();
@@ -122,7 +122,7 @@ impl<S: TokenSource> Session<S> {
                 Some(current) if now < current.token.renew => return Ok(current.credentials.clone()),
                 Some(current) if now < current.token.expires => {
                     let credentials = current.credentials.clone();
-                    if state.failed.is_none_or(|failed| asked >= failed + PAUSE) {
+                    if state.failed.is_none_or(|failed| requested_at >= failed + PAUSE) {
                         self.renew(&mut state);
                     }
                     return Ok(credentials);
@@ -130,7 +130,7 @@ impl<S: TokenSource> Session<S> {
                 _ => self.renew(&mut state),
             }
         };
-        let late = || self.0.late(end.saturating_duration_since(asked));
+        let late = || self.0.late(end.saturating_duration_since(requested_at));
         let outcome = timeout_at(end, renewal.wait_for(Option::is_some)).await.map_err(|_| late())?;
         match outcome.map(|outcome| outcome.clone()) {
             Ok(Some(Ok(credentials))) => Ok(credentials),

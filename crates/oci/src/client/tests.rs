@@ -23,7 +23,7 @@ const OK: &str = "200 OK\r\n";
 /// A client of a server, and the number of its requests.
 struct Stage {
     oci: Oci,
-    asked: tokio::task::JoinHandle<u32>,
+    requests: tokio::task::JoinHandle<u32>,
     end: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -32,14 +32,14 @@ impl Stage {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (end, mut ended) = tokio::sync::oneshot::channel();
-        let asked = tokio::spawn(async move {
-            let mut asked = 0;
+        let server = tokio::spawn(async move {
+            let mut requests = 0;
             loop {
                 let (mut stream, _) = tokio::select! {
                     accepted = listener.accept() => accepted.unwrap(),
-                    _ = &mut ended => return asked,
+                    _ = &mut ended => return requests,
                 };
-                asked += 1;
+                requests += 1;
                 let mut request = [0; 8192];
                 let length = stream.read(&mut request).await.unwrap();
                 let (more, body) = play(&String::from_utf8_lossy(&request[..length]));
@@ -51,7 +51,7 @@ impl Stage {
         let endpoints = Endpoints { core: url.parse().unwrap(), auth: url.parse().unwrap() };
         let policy = Policy { backoff: Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..POLICY };
         let options = Options { policy, ..Options::default() };
-        Self { oci: Oci::new(&endpoints, Login::api_key(key()), options).unwrap(), asked, end }
+        Self { oci: Oci::new(&endpoints, Login::api_key(key()), options).unwrap(), requests: server, end }
     }
 
     /// The error of a list, and the number of requests.
@@ -59,7 +59,7 @@ impl Stage {
         let error = self.oci.vnic_attachments(&compartment(), None).await.unwrap_err();
         self.end.send(()).unwrap();
         let Error::Call { source, .. } = &error else { panic!("{error}") };
-        (error.kind(), std::error::Error::source(source).unwrap().to_string(), self.asked.await.unwrap())
+        (error.kind(), std::error::Error::source(source).unwrap().to_string(), self.requests.await.unwrap())
     }
 }
 
@@ -77,8 +77,8 @@ fn key() -> ApiKey {
 #[tokio::test]
 async fn an_answer_that_is_no_json_is_not_retried() {
     let html = |_: &str| (OK.to_owned(), "<html>Sign in to the guests' network</html>".to_owned());
-    let (kind, _, asked) = Stage::new(html).await.listed().await;
-    assert_eq!((kind, asked), (Kind::Unusable, 1));
+    let (kind, _, requests) = Stage::new(html).await.listed().await;
+    assert_eq!((kind, requests), (Kind::Unusable, 1));
 }
 
 #[tokio::test]
@@ -108,8 +108,8 @@ async fn pages_that_repeat_end_the_list() {
 
 #[tokio::test]
 async fn nothing_is_sent_until_retry_after_is_over() {
-    static ASKED: AtomicU32 = AtomicU32::new(0);
-    let throttled = |_: &str| match ASKED.fetch_add(1, Ordering::Relaxed) {
+    static REQUESTS: AtomicU32 = AtomicU32::new(0);
+    let throttled = |_: &str| match REQUESTS.fetch_add(1, Ordering::Relaxed) {
         0 => ("429 Too Many Requests\r\nretry-after: 2\r\n".to_owned(), String::new()),
         _ => (OK.to_owned(), "[]".to_owned()),
     };
@@ -118,7 +118,7 @@ async fn nothing_is_sent_until_retry_after_is_over() {
     assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(stage.oci.budget().state().rate < Rates::default().most, "a 429 halves it, and one answer adds little");
     stage.end.send(()).unwrap();
-    assert_eq!(stage.asked.await.unwrap(), 2);
+    assert_eq!(stage.requests.await.unwrap(), 2);
 }
 
 #[test]

@@ -39,21 +39,21 @@ pub struct Set {
 pub fn tell<S: ProgramSettings>(
     keys: &Keys,
     layers: &Layers,
-    asked: &ConfigArgs,
+    args: &ConfigArgs,
 ) -> Result<(String, bool), serde_json::Error> {
-    let json = asked.output.output == Format::Json;
-    if asked.explain {
+    let json = args.output.output == Format::Json;
+    if args.explain {
         let text = if json { in_json(&descriptions(keys))? } else { text(keys) };
         return Ok((text, true));
     }
-    let read = match &asked.check {
+    let read = match &args.check {
         Some(file) => read_file(keys, file),
         None => layers.read(keys),
     };
     let values = read.values.clone();
     let problems = read.settings::<S>(keys).map(drop).err().unwrap_or_default();
     let right = problems.is_empty();
-    let text = match &asked.check {
+    let text = match &args.check {
         _ if json && !right => in_json(&serde_json::json!({ "problems": problems }))?,
         _ if json => in_json(&serde_json::json!({ "problems": [], "set": set(keys, &values) }))?,
         _ if !right => {

@@ -10,8 +10,8 @@ fn each_answers_on_its_own(machine: Machine, vnics: &[Vnic]) {
     let world = World::new(machine, vnics);
     let before = world.snapshot();
     let pod = world.pod("a", 5);
-    let asked: Vec<String> = (0..vnics.len()).map(|number| format!("v{number}@net{}", number + 1)).collect();
-    let result = world.add(&pod, &asked.join(","));
+    let requests: Vec<String> = (0..vnics.len()).map(|number| format!("v{number}@net{}", number + 1)).collect();
+    let result = world.add(&pod, &requests.join(","));
     assert_eq!(addresses(&result, "eth0"), ["10.9.0.5".parse::<std::net::IpAddr>().unwrap()], "{result}");
     for (number, vnic) in vnics.iter().enumerate() {
         let own = addresses(&result, &format!("net{}", number + 1));

@@ -66,11 +66,11 @@ fn a_packet_for_an_address_without_an_answer_is_reported() {
     let mut fabric = fabric();
     let packet = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
     assert_eq!(fabric.handle(NOW, A.0, &packet).len(), 1);
-    let mut asked = 0;
+    let mut questions = 0;
     for later in 1..40 {
-        asked += fabric.tick(NOW + Duration::from_millis(100) * later).len();
+        questions += fabric.tick(NOW + Duration::from_millis(100) * later).len();
     }
-    assert_eq!(asked, 3, "asked again");
+    assert_eq!(questions, 3, "asked again");
     let reason = DropReason::NoAnswer(IpAddr::V4(B_IP));
     assert_eq!(fabric.drops(), [Dropped { at: "b".into(), reason, frames: 1, first: None }]);
 }

@@ -36,8 +36,8 @@ impl Emulator {
     fn assign(&self, state: &mut State, vnic: &Ocid, family: Family, item: &Map<String, Value>) -> Outcome<String> {
         let holder = state.vnic(vnic.as_str())?;
         let node = holder.node.clone();
-        let wanted = wanted(family, &holder.vnic.subnet, item)?;
-        let network = self.vcn().assign(&node, vnic, wanted).map_err(refusal_of)?;
+        let requested = requested_block(family, &holder.vnic.subnet, item)?;
+        let network = self.vcn().assign(&node, vnic, requested).map_err(refusal_of)?;
         let id = state.new_address_id(family);
         let record = AddressRecord {
             vnic: vnic.clone(),
@@ -93,7 +93,7 @@ impl Emulator {
         let vnic = self.holder(state, family, &body, items.len())?;
         let subnet = &state.vnic(vnic.as_str())?.vnic.subnet;
         for item in &items {
-            wanted(family, subnet, item)?;
+            requested_block(family, subnet, item)?;
         }
         let later = Some((self.settings().bulk, Task::CreateAddresses { vnic, family, items }));
         Ok(OperationResult { response: accepted(state), created: None, later })
@@ -131,7 +131,7 @@ fn deletable(state: &State, id: &str) -> Outcome<(String, Ocid, IpNetwork)> {
     Ok((address.node.clone(), address.vnic.clone(), address.network))
 }
 
-fn wanted(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome<RequestedBlock> {
+fn requested_block(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome<RequestedBlock> {
     let first = item.get("ipAddress").and_then(Value::as_str).map(|text| {
         let address = text.parse::<IpAddr>().ok().filter(|address| Family::of(*address) == family);
         address.ok_or_else(|| invalid(format!("{text:?} is no {family} address")))
@@ -156,7 +156,7 @@ fn block(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome<
     let mut blocks = subnet.all_blocks().filter(|block| Family::of(block.ip()) == family);
     let none = || invalid(format!("the subnet has no such {family} block"));
     match item.get("ipv6SubnetCidr").and_then(Value::as_str).filter(|_| family == Family::Ipv6) {
-        Some(wanted) => blocks.find(|block| wanted.parse() == Ok(*block)).ok_or_else(none),
+        Some(requested) => blocks.find(|block| requested.parse() == Ok(*block)).ok_or_else(none),
         None if family == Family::Ipv6 && subnet.second_ipv6.is_some() => {
             Err(invalid("ipv6SubnetCidr is missing, and the subnet has more than one IPv6 block"))
         }

@@ -133,7 +133,7 @@ impl Emulator {
 
     pub(super) fn list_attachments(&self, state: &mut State, request: &Request) -> Outcome {
         let compartment = self.compartment(request)?;
-        let wanted = |name: &str, is: &str| request.query(name).is_none_or(|wanted| wanted == is);
+        let matches = |name: &str, is: &str| request.query(name).is_none_or(|requested| requested == is);
         let hidden_since = SystemTime::now().checked_sub(self.settings().listed_after);
         let State { attachments, unlisted, frozen, instance_states, .. } = state;
         let mut all = Vec::new();
@@ -141,13 +141,13 @@ impl Emulator {
             let is_new = hidden_since.is_some_and(|since| attachment.created > since);
             // A TERMINATED instance has no VNICs, although its node keeps its link.
             let is_over = instance_states.get(&attachment.node).is_some_and(|state| state == "TERMINATED");
-            let is_wanted = (if attachment.vnic.primary { !is_over } else { !is_new })
+            let is_listed = (if attachment.vnic.primary { !is_over } else { !is_new })
                 && attachment.compartment == compartment
-                && wanted("instanceId", attachment.instance.as_str())
-                && wanted("availabilityDomain", AVAILABILITY_DOMAIN)
+                && matches("instanceId", attachment.instance.as_str())
+                && matches("availabilityDomain", AVAILABILITY_DOMAIN)
                 && (!request.query.contains_key("vnicId") || attachment.state != AttachmentState::Attaching)
-                && wanted("vnicId", attachment.vnic.id.as_str());
-            if !is_wanted {
+                && matches("vnicId", attachment.vnic.id.as_str());
+            if !is_listed {
                 continue;
             }
             if let Some(lists @ 1..) = unlisted.get_mut(id) {

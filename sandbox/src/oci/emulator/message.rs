@@ -123,8 +123,8 @@ fn etag(version: u64) -> String {
 /// Refuses a change that was meant for another version.
 pub(super) fn check_version(request: &Request, version: u64) -> Outcome<()> {
     match request.header("if-match") {
-        Some(wanted) if wanted != "*" && wanted != etag(version) => {
-            Err(refuse(412, "NoEtagMatch", format!("if-match is {wanted}, the resource is at {}", etag(version))))
+        Some(expected) if expected != "*" && expected != etag(version) => {
+            Err(refuse(412, "NoEtagMatch", format!("if-match is {expected}, the resource is at {}", etag(version))))
         }
         _ => Ok(()),
     }

@@ -19,7 +19,7 @@ pub(super) fn pools(input: &[u8]) {
     let mut given = BTreeSet::new();
     for number in 0..3 {
         let Ok(request) = format!("n/c{number}/eth0").parse() else { continue };
-        let Ok(reservation) = held.reserve(&pools, asked(request), NOW) else { continue };
+        let Ok(reservation) = held.reserve(&pools, requested(request), NOW) else { continue };
         for assigned in reservation.allocation.addresses {
             assert!(given.insert(assigned.address), "{} was given out twice", assigned.address);
             let carries = |vnic: &&VnicPool| {
@@ -38,7 +38,7 @@ pub(super) fn index(input: &[u8]) {
     let mut given = BTreeSet::new();
     for number in 0..3 {
         let Ok(key) = format!("vcn-native/new{number}/eth0").parse::<AttachmentKey>() else { continue };
-        let Ok(reservation) = held.reserve(&two_vnics(), asked(key), NOW) else { break };
+        let Ok(reservation) = held.reserve(&two_vnics(), requested(key), NOW) else { break };
         for assigned in reservation.allocation.addresses {
             assert!(given.insert(assigned.address), "{} was given out twice", assigned.address);
         }
@@ -91,7 +91,7 @@ pub(super) fn boot() -> BootId {
     BootId::from_text("boot")
 }
 
-pub(super) fn asked(key: AttachmentKey) -> Allocation {
+pub(super) fn requested(key: AttachmentKey) -> Allocation {
     Allocation::requested(key, link("oci0"))
 }
 

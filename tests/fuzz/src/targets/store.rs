@@ -10,7 +10,7 @@ use std::{fs, io};
 use cni::AttachmentKey;
 use ipam::{Allocation, Allocations, Error, Store};
 
-use super::state::{NOW, asked, boot, two_vnics};
+use super::state::{NOW, boot, requested, two_vnics};
 
 /// Between the files of one input (ASCII's record separator).
 const SEPARATOR: u8 = 0x1e;
@@ -80,7 +80,7 @@ fn change(folder: &Path, store: &Store, held: &Allocations) {
     };
     let keys: Vec<_> =
         (0..6).filter_map(|number| format!("vcn-native/new{number}/eth0").parse::<AttachmentKey>().ok()).collect();
-    let reserve = |held: &mut Allocations, key: &AttachmentKey| held.reserve(&two_vnics(), asked(key.clone()), NOW);
+    let reserve = |held: &mut Allocations, key: &AttachmentKey| held.reserve(&two_vnics(), requested(key.clone()), NOW);
     let mut last = None;
     // One by one, as plugins do, and all that is left at once: a file is written each time.
     let (some, rest) = keys.split_at(2);
@@ -128,8 +128,10 @@ pub(super) fn written_folder() -> Vec<Vec<u8>> {
     vec![written(|_| true).join(&SEPARATOR)]
 }
 
-fn written(wanted: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
-    STATE.with(|state| state.1.iter().filter(|(path, _)| wanted(path)).map(|(_, content)| content.clone()).collect())
+fn written(is_expected: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
+    STATE.with(|state| {
+        state.1.iter().filter(|(path, _)| is_expected(path)).map(|(_, content)| content.clone()).collect()
+    })
 }
 
 /// One allocation that lasts, one that does not yet, one address that was freed.
@@ -137,7 +139,7 @@ fn fill(folder: &Path) -> Result<(), Error> {
     let store = Store::new(folder, boot());
     for (name, then) in [("a", 1), ("b", 0), ("c", 2)] {
         let Ok(key) = format!("vcn-native/{name}/eth0").parse::<AttachmentKey>() else { continue };
-        store.update_for(&key, |held| held.reserve(&two_vnics(), asked(key.clone()), NOW))?;
+        store.update_for(&key, |held| held.reserve(&two_vnics(), requested(key.clone()), NOW))?;
         if then > 0 {
             store.commit(&key)?;
         }

@@ -160,9 +160,9 @@ async fn an_agent_tells_nothing_by_the_older_form_of_events() {
 async fn agent_cannot_change_or_delete_its_events() {
     let server = server().await;
     let (pod, agent) = agent_on(server, "stays-1").await;
-    let told = create(&agent, &event("stays-1", &pod)).await.unwrap().metadata.name.unwrap();
+    let event_name = create(&agent, &event("stays-1", &pod)).await.unwrap().metadata.name.unwrap();
     let events: Api<Event> = Api::namespaced(agent, "default");
     let series = Patch::Merge(json!({ "series": { "count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z" } }));
-    assert_refused(events.patch(&told, &PatchParams::default(), &series).await, OWN_POD);
-    assert_refused(events.delete(&told, &DeleteParams::default()).await, OWN_POD);
+    assert_refused(events.patch(&event_name, &PatchParams::default(), &series).await, OWN_POD);
+    assert_refused(events.delete(&event_name, &DeleteParams::default()).await, OWN_POD);
 }

@@ -43,8 +43,8 @@ fn one_of_the_two_is_always_there() {
     let budget = named::<PodDisruptionBudget>("PodDisruptionBudget", CONTROLLER).spec.unwrap();
     assert_eq!(budget.max_unavailable, Some(IntOrString::Int(1)));
     for selector in [Some(deployment.selector), apart.label_selector, budget.selector] {
-        let wanted = selector.unwrap().match_labels.unwrap();
-        assert!(wanted.iter().all(|(label, value)| labels.get(label) == Some(value)), "{wanted:?}");
+        let selected = selector.unwrap().match_labels.unwrap();
+        assert!(selected.iter().all(|(label, value)| labels.get(label) == Some(value)), "{selected:?}");
     }
 }
 

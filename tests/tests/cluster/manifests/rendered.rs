@@ -100,11 +100,11 @@ fn every_image_is_set_in_one_place() {
     let name = image["newName"].as_str().unwrap();
     // CRI-O takes no name without a registry's host.
     assert!(name.split_once('/').unwrap().0.contains('.'), "{name}");
-    let wanted = format!("{name}:{}", env!("CARGO_PKG_VERSION"));
+    let expected = format!("{name}:{}", env!("CARGO_PKG_VERSION"));
     for folder in FOLDERS.into_iter().chain([UNINSTALLER, RELEASE, PILOT]) {
         let rendered = rendered(folder);
         let images: Vec<&str> = rendered.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
-        assert_eq!(images, vec![wanted.as_str(); if folder == PILOT { 3 } else { 2 }], "{folder}");
+        assert_eq!(images, vec![expected.as_str(); if folder == PILOT { 3 } else { 2 }], "{folder}");
     }
     for file in sources() {
         let text = std::fs::read_to_string(&file).unwrap();

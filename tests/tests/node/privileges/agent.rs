@@ -133,7 +133,7 @@ fn each_volume_that_reveals_other_configuring_programs_is_needed() {
     for volume in manifest.volumes().iter().filter(shows_programs) {
         let host = volume.host.to_str().unwrap();
         let Shown { files, subject, said } = shown(host);
-        let told = |container: &Container| {
+        let is_reported = |container: &Container| {
             let world = World::new();
             let write = || {
                 let index = netlink::Socket::open().unwrap().index_of(&"ens5".parse().unwrap()).unwrap();
@@ -150,8 +150,8 @@ fn each_volume_that_reveals_other_configuring_programs_is_needed() {
             assert!(becomes_true(|| world.log().contains("agent.ready")), "{}", world.log());
             world.log().contains(&format!("\"subject\":\"{subject}\""))
         };
-        assert_eq!(told(&manifest), said, "with {host}");
-        assert_eq!(told(&manifest.clone().without_volume(&volume.host)), !said, "without {host}");
+        assert_eq!(is_reported(&manifest), said, "with {host}");
+        assert_eq!(is_reported(&manifest.clone().without_volume(&volume.host)), !said, "without {host}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 use super::kube_proxy::{CLUSTER, LOCAL, Mode, SERVICE_PORT, cluster_ip, filled_in};
-use super::node_ports::{a_node_port_answers_where_it_was_asked, pods_reach_services};
+use super::node_ports::{node_port_answers_at_the_same_vnic, pods_reach_services};
 use super::world::{PORT, Server, World};
 use crate::wait_for;
 use vcn::{Family, Mark, PRIMARY_MARK, TABLE_BASE, TableId, vnic_mark};
@@ -112,7 +112,7 @@ fn started() -> World {
 #[test]
 #[ignore = "needs a kernel with IPVS"]
 fn node_port_reply_keeps_its_path_with_ipvs() {
-    a_node_port_answers_where_it_was_asked(Mode::Ipvs, &started());
+    node_port_answers_at_the_same_vnic(Mode::Ipvs, &started());
 }
 
 /// IPVS routes what it has translated again, by default; where that is off, the mark alone leads back.
@@ -121,7 +121,7 @@ fn node_port_reply_keeps_its_path_with_ipvs() {
 fn node_port_reply_keeps_its_path_with_ipvs_without_rerouting() {
     let world = started();
     world.on_node("tee", &["/proc/sys/net/ipv4/vs/snat_reroute"], "0");
-    a_node_port_answers_where_it_was_asked(Mode::Ipvs, &world);
+    node_port_answers_at_the_same_vnic(Mode::Ipvs, &world);
 }
 
 #[test]

@@ -67,26 +67,26 @@ impl Way {
 /// A table of another program that marks connections and packets with unused bits. It counts what goes to pods, and answers of
 /// pods that leave, with those bits and our bits as they must be, by way; and those with anything else.
 fn somebody(links: &[Marked]) -> String {
-    let rule = |way: &str, asked: &Way, by: &str, packet: u32, connection: u32| {
+    let rule = |way: &str, path: &Way, by: &str, packet: u32, connection: u32| {
         format!(
             "{by} \"{}\" meta nfproto {} meta mark & {OTHERS:#x} == {FOREIGN:#x} meta mark & {MARK_MASK:#x} == {packet:#x} \
              ct mark & {OTHERS:#x} == {FOREIGN:#x} ct mark & {MARK_MASK:#x} == {connection:#x} counter accept comment \"{}\"\n",
-            asked.link,
-            asked.nfproto(),
-            asked.kept(way)
+            path.link,
+            path.nfproto(),
+            path.kept(way)
         )
     };
     let (mut early, mut way_in, mut way_back) = (String::new(), String::new(), String::new());
     for (link, _) in links {
         early += &format!("iifname {link} ct direction original ct mark set ct mark & {MARK_MASK:#x} | {FOREIGN:#x}\n");
     }
-    for asked in Way::all(links) {
-        let (_, Mark { value, .. }) = *links.iter().find(|(link, _)| *link == asked.link).unwrap();
+    for path in Way::all(links) {
+        let (_, Mark { value, .. }) = *links.iter().find(|(link, _)| *link == path.link).unwrap();
         // Only what is looked up by the primary VNIC's mark bears it on the way in, too: for the check of the way back.
         let packet = if value == PRIMARY_MARK.value { value } else { 0 };
-        let of_port = |part: &str, rule: String| format!("{part} {} {rule}", asked.port);
-        way_in += &of_port("meta l4proto tcp ct original proto-dst", rule("in", &asked, "iifname", packet, value));
-        way_back += &of_port("tcp sport", rule("back", &asked, "oifname", value, value));
+        let of_port = |part: &str, rule: String| format!("{part} {} {rule}", path.port);
+        way_in += &of_port("meta l4proto tcp ct original proto-dst", rule("in", &path, "iifname", packet, value));
+        way_back += &of_port("tcp sport", rule("back", &path, "oifname", value, value));
     }
     let names: Vec<_> = links.iter().map(|(link, _)| link.as_str()).collect();
     let (names, ports) = (names.join(", "), format!("{{ {LOCAL}, {CLUSTER} }}"));
@@ -114,7 +114,7 @@ fn somebody(links: &[Marked]) -> String {
     )
 }
 
-fn others_bits_of_marks_are_kept_whichever_vnic_is_asked(mode: Mode) {
+fn foreign_mark_bits_are_kept_for_any_vnic(mode: Mode) {
     let world = World::start();
     let servers = world.servers();
     let links = links(&world);
@@ -134,10 +134,10 @@ fn others_bits_of_marks_are_kept_whichever_vnic_is_asked(mode: Mode) {
     }
     let listing = world.on_node("nft", &["list", "table", "inet", "foreign"], "");
     assert_eq!(counted(&listing, "lost"), 0, "{listing}");
-    for asked in Way::all(&links) {
+    for path in Way::all(&links) {
         for way in ["in", "back"] {
             // A connection's first packets, of a connection to either server.
-            assert!(counted(&listing, &asked.kept(way)) > 3, "{}: {listing}", asked.kept(way));
+            assert!(counted(&listing, &path.kept(way)) > 3, "{}: {listing}", path.kept(way));
         }
     }
     world.assert_nothing_spoofed();
@@ -145,10 +145,10 @@ fn others_bits_of_marks_are_kept_whichever_vnic_is_asked(mode: Mode) {
 
 #[test]
 fn foreign_mark_bits_are_kept_for_any_vnic_with_iptables() {
-    others_bits_of_marks_are_kept_whichever_vnic_is_asked(Mode::Iptables);
+    foreign_mark_bits_are_kept_for_any_vnic(Mode::Iptables);
 }
 
 #[test]
 fn foreign_mark_bits_are_kept_for_any_vnic_with_nftables() {
-    others_bits_of_marks_are_kept_whichever_vnic_is_asked(Mode::Nftables);
+    foreign_mark_bits_are_kept_for_any_vnic(Mode::Nftables);
 }

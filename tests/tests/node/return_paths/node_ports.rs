@@ -14,7 +14,7 @@ use super::world::{Connection, Server, World};
 use crate::wait_for;
 
 /// By the address of every VNIC of the node: with Local to a pod of this node, with Cluster to any pod.
-pub(super) fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
+pub(super) fn node_port_answers_at_the_same_vnic(mode: Mode, world: &World) {
     let [one, two] = world.servers();
     let elsewhere = world.server(&world.other, "elsewhere");
     for (server, ports) in [(&one, &[LOCAL, CLUSTER][..]), (&two, &[LOCAL, CLUSTER]), (&elsewhere, &[CLUSTER])] {
@@ -60,12 +60,12 @@ fn nothing_was_taken_for_returned(mode: Mode, world: &World) {
 
 #[test]
 fn node_port_reply_keeps_its_path_with_iptables() {
-    a_node_port_answers_where_it_was_asked(Mode::Iptables, &World::start());
+    node_port_answers_at_the_same_vnic(Mode::Iptables, &World::start());
 }
 
 #[test]
 fn node_port_reply_keeps_its_path_with_nftables() {
-    a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start());
+    node_port_answers_at_the_same_vnic(Mode::Nftables, &World::start());
 }
 
 /// WireGuard's tools, among others, have the kernel look at marks when it asks for the way back.
@@ -73,13 +73,13 @@ fn node_port_reply_keeps_its_path_with_nftables() {
 fn node_port_reply_keeps_its_path_with_src_valid_mark() {
     let world = World::start();
     world.on_node("tee", &["/proc/sys/net/ipv4/conf/all/src_valid_mark"], "1");
-    a_node_port_answers_where_it_was_asked(Mode::Nftables, &world);
+    node_port_answers_at_the_same_vnic(Mode::Nftables, &world);
 }
 
 #[test]
 #[ignore = "needs VLANs and nf_tables in one kernel: run by tests/qemu/run"]
 fn node_port_reply_keeps_its_path_on_bare_metal() {
-    a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start_as(MachineKind::BareMetal));
+    node_port_answers_at_the_same_vnic(Mode::Nftables, &World::start_as(MachineKind::BareMetal));
 }
 
 /// kube-proxy takes an endpoint from its Service, not from its connections; and what conntrack forgets, it forgets whole: the
@@ -88,9 +88,9 @@ fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(mode: Mode) {
     let world = World::start();
     let [one, two] = world.servers();
     mode.publish(&world, &one);
-    let asked: Vec<_> = Family::ALL.into_iter().flat_map(|family| world.own_addresses(family)).collect();
-    let asked = asked.into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
-    let connections = asked.map(|(address, port)| {
+    let own: Vec<_> = Family::ALL.into_iter().flat_map(|family| world.own_addresses(family)).collect();
+    let requested = own.into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
+    let connections = requested.map(|(address, port)| {
         let what = format!("{mode:?}, {} asked by {address} port {port}", one.label);
         let mut connection = world.works(&what, world.ask(address, port));
         let lines = Arc::new(AtomicUsize::new(0));

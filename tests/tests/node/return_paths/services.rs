@@ -140,20 +140,20 @@ fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
         let own: Vec<SocketAddr> = own.collect();
         publish(world, family, SocketAddr::new(*server.address.of(family).unwrap(), PORT));
         for at in &own {
-            let asked = world.client.run(|| TcpStream::connect_timeout(at, ANSWER)).unwrap();
-            world.works(&format!("a pod's port by {at}"), asked);
+            let connection = world.client.run(|| TcpStream::connect_timeout(at, ANSWER)).unwrap();
+            world.works(&format!("a pod's port by {at}"), connection);
         }
         publish(world, family, metadata);
         // All at once, since each waits for its timeout.
         let ask = || {
-            let asked: Vec<_> = own
+            let attempts: Vec<_> = own
                 .iter()
                 .map(|at| {
                     let at = *at;
                     thread::spawn(move || TcpStream::connect_timeout(&at, NO_ANSWER))
                 })
                 .collect();
-            asked.into_iter().map(|asked| asked.join().unwrap().is_ok()).collect::<Vec<_>>()
+            attempts.into_iter().map(|attempt| attempt.join().unwrap().is_ok()).collect::<Vec<_>>()
         };
         assert!(!world.client.run(ask).unwrap().contains(&true), "{family}");
     }

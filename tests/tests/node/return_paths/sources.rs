@@ -71,11 +71,11 @@ fn is_reached(listener: &UdpSocket, pod: &Pod, stolen: IpAddr, own: IpAddr) -> b
         let send = |from: IpAddr| UdpSocket::bind((from, 0)).unwrap().send_to(&[round], at).unwrap();
         let mut heard = || {
             pod.run(|| [stolen, own].map(send)).unwrap();
-            let mut told = [0];
+            let mut payload = [0];
             loop {
-                match listener.recv_from(&mut told) {
+                match listener.recv_from(&mut payload) {
                     Ok((_, sender)) if sender.ip() == stolen => reached = true,
-                    Ok((_, sender)) if sender.ip() == own && told == [round] => return true,
+                    Ok((_, sender)) if sender.ip() == own && payload == [round] => return true,
                     Ok((_, sender)) => assert_eq!(sender.ip(), own),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
                     Err(error) => panic!("{error}"),
@@ -183,8 +183,8 @@ fn is_reached_by_ipv6_that_nobody_gave(pods_may_spoof: &str) -> bool {
         // What arrives behind it tells that it is lost or there.
         wait_for("what the pod sends in its own name", || {
             liar.pod.run(|| [(stolen, &ipv6), (own, &ipv4)].map(|(from, to)| send(round, from, to))).unwrap();
-            let mut told = [0];
-            ipv4.recv_from(&mut told).is_ok_and(|(_, sender)| (sender.ip(), told) == (own, [round]))
+            let mut payload = [0];
+            ipv4.recv_from(&mut payload).is_ok_and(|(_, sender)| (sender.ip(), payload) == (own, [round]))
         });
     }
     heard().any(|sender| sender == stolen)

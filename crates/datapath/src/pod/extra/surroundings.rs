@@ -30,14 +30,14 @@ pub fn used_names(places: &mut Places) -> Result<Vec<IfName>, Error> {
 pub fn taken_routes(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<IpNetwork>, Error> {
     let pod = Snapshot::of_pods_main_table(places)?;
     let other = |index: u32| pod.name(index).is_some_and(|name| name != network.name());
-    let mut wanted: Vec<IpNetwork> = network.subnets.iter().map(|(_, subnet)| *subnet).collect();
-    wanted.extend(network.routes.iter().map(|route| route.destination));
-    wanted.retain(|destination| {
+    let mut taken: Vec<IpNetwork> = network.subnets.iter().map(|(_, subnet)| *subnet).collect();
+    taken.extend(network.routes.iter().map(|route| route.destination));
+    taken.retain(|destination| {
         let routed = pod.routes.iter().any(|route| route.destination == *destination && other(route.oif));
         let holds = |it: &&Address| is_own(it.address.ip(), &pod) && other(it.index);
         routed || pod.addresses.iter().filter(holds).any(|it| destination.contains(it.address.ip()))
     });
-    Ok(wanted)
+    Ok(taken)
 }
 
 /// What makes the pod's own addresses answer by their own interfaces, whatever an extra interface adds to the main table:

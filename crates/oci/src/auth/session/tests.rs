@@ -190,11 +190,11 @@ struct FakeTokenSource {
 
 impl TokenSource for FakeTokenSource {
     async fn token(&self, _key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
-        let asked = async || match self.answers {
+        let request = async || match self.answers {
             true => Err(Failure::NoConnection("connection refused".into())),
             false => std::future::pending().await,
         };
-        let failure = retried("a certificate", "http://192.0.2.1/opc/v2/identity/cert.pem", progress, asked)
+        let failure = retried("a certificate", "http://192.0.2.1/opc/v2/identity/cert.pem", progress, request)
             .await
             .map(drop)
             .unwrap_err();
@@ -208,7 +208,7 @@ async fn timed_out_caller_gets_the_address_and_its_failure() {
     for (answers, progress) in [(true, ": no connection: connection refused;"), (false, " has not answered yet;")] {
         let session = Session::new(FakeTokenSource { answers });
         let late = session.credentials(Instant::now() + within).await.unwrap_err().to_string();
-        let wanted = format!("no token within 300ms: http://192.0.2.1/opc/v2/identity/cert.pem{progress} check that");
-        assert!(late.starts_with(&wanted) && late.contains("docs/iam.md"), "{late}");
+        let expected = format!("no token within 300ms: http://192.0.2.1/opc/v2/identity/cert.pem{progress} check that");
+        assert!(late.starts_with(&expected) && late.contains("docs/iam.md"), "{late}");
     }
 }

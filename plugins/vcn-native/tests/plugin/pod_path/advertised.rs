@@ -48,8 +48,8 @@ pub(crate) fn set(node: &Node, setting: &str, value: &str) {
 
 /// Makes the agent's nft tables, as they are without secondary VNICs.
 pub(crate) fn make_agents_tables(node: &Node, pods: PodServices) {
-    let wanted = desired(&HostNetwork { primary: name("ens5"), vnics: Vec::new(), pods: Some(pods) });
-    let tables: Vec<_> = wanted.into_iter().filter(|object| matches!(object, Object::NftTable(_))).collect();
+    let objects = desired(&HostNetwork { primary: name("ens5"), vnics: Vec::new(), pods: Some(pods) });
+    let tables: Vec<_> = objects.into_iter().filter(|object| matches!(object, Object::NftTable(_))).collect();
     let apply = || apply(&plan(&placed(tables), &[]), &mut Places::host("/proc/sys".as_ref()).unwrap()).unwrap();
     node.host.run(apply).unwrap();
 }
