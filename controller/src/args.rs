@@ -1,6 +1,8 @@
 //! The command line as typed, and the list of all settings: each option with a variable is also a key of the environment and
 //! of the configuration file (see [`resident::config`]).
 
+mod operations;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -16,6 +18,7 @@ use resident::config::keys::Keys;
 use vcn::Ocid;
 
 use crate::fleet::host_events::Compartments;
+use operations::OperationOptions;
 
 /// Attaches VNICs to instances through the OCI API as VnicAttachments request them, and keeps them in sync. Two replicas
 /// run in a cluster; the leader works.
@@ -175,13 +178,9 @@ pub(crate) struct Options {
         value_name = "WHAT"
     )]
     pub network_test_targets: TestTargets,
-    /// Whether NodeTasks run: restart a unit, grow the root disk, capture. It needs the rights in manifests/tasks; without it, tasks are
-    /// refused
-    #[arg(long, global = true, env = "TASKS", value_enum, default_value = "off", value_name = "WHAT")]
-    pub tasks: Toggle,
-    /// Whether NodeTasks may reboot nodes, too. It needs TASKS, the rights in manifests/reboot and a permission in OCI
-    #[arg(long, global = true, env = "TASK_REBOOTS", value_enum, default_value = "off", value_name = "WHAT")]
-    pub task_reboots: Toggle,
+    /// What changes nodes.
+    #[command(flatten)]
+    pub operations: OperationOptions,
     /// Networks of the cluster's Services, separated by commas: NetworkTests may probe addresses in them
     #[arg(
         long,

@@ -25,6 +25,7 @@ mod malloc;
 mod network_test;
 mod node_policy;
 mod node_task;
+mod operations;
 mod plan_command;
 pub mod profile;
 pub mod report;

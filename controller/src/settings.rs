@@ -34,8 +34,8 @@ impl Settings {
 
     /// Which actions of NodeTasks are enabled.
     pub(crate) fn enabled_actions(&self) -> EnabledActions {
-        let is_any = self.options.tasks == Toggle::On;
-        EnabledActions { is_any, is_reboot: is_any && self.options.task_reboots == Toggle::On }
+        let is_any = self.options.operations.tasks == Toggle::On;
+        EnabledActions { is_any, is_reboot: is_any && self.options.operations.task_reboots == Toggle::On }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Operations on a node that need root: a Pod on the node carries each out, and reports (daemon/src/operation). Created once per task
-//! and node; what it may be is fixed by manifests/tasks/operation-pods.yaml.
+//! and node; what it may be is fixed by manifests/operations/operation-pods.yaml.
 //!
 //! ```text
 //!   Started ─▶ Creating ─▶ Running ─▶ result         growth: Running ─▶ Proving, until the Node shows it
@@ -8,7 +8,6 @@
 //! ```
 
 mod plan;
-mod pod_state;
 mod template;
 
 use std::time::Duration;
@@ -24,12 +23,9 @@ use tokio::time::Instant;
 use super::action::{Next, StepInput, TaskContext};
 use crate::cluster::own_image::own_image;
 use crate::cluster::request::{RequestError, send};
+use crate::operations::{NAMESPACE, PodState};
 use plan::{CREATING, Facts};
-use pod_state::PodState;
 use template::{Operation, PodOwner};
-
-/// The namespace of the Pods, as in manifests/tasks/operation-pods.yaml.
-pub(crate) const TASKS_NAMESPACE: &str = "oke-node-tasks";
 
 /// Observes a node, and decides what follows; `None` if its Pod cannot be read.
 pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<Next> {
@@ -65,7 +61,7 @@ pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
     let task = input.task.metadata.name.clone().unwrap_or_default();
     let owner = PodOwner { task: &task, uid: &uid, node: &input.running.node };
     let pod = template::pod(&owner, operation, &image).map_err(|error| error.to_string())?;
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), TASKS_NAMESPACE);
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), NAMESPACE);
     let created = send(pods.create(&PostParams::default(), &pod)).await;
     context.metrics.wrote("operation_pod", created.is_ok());
     match created {
@@ -91,7 +87,7 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
     if is_working && age(context, input) < limit {
         return Ok(false);
     }
-    let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), TASKS_NAMESPACE);
+    let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), NAMESPACE);
     // At once, also if the kubelet is dead: its container ended, or did not start.
     let deleted = send(pods.delete(&name(input), &DeleteParams::default().grace_period(0))).await;
     context.metrics.wrote("operation_pod_delete", deleted.is_ok());
@@ -103,7 +99,7 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
 }
 
 async fn read(context: &TaskContext, input: &StepInput) -> Result<Option<Received<Pod>>, String> {
-    let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), TASKS_NAMESPACE);
+    let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), NAMESPACE);
     match send(pods.get(&name(input))).await {
         Ok(pod) => Ok(Some(pod)),
         Err(error) if is_absent(&error) => Ok(None),

@@ -1,6 +1,7 @@
 //! Pods of operations on a real API server, with real tokens: which ones the controller, an administrator and a user with a verb may
 //! create. What is not exactly such a Pod is refused to all of them.
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -21,6 +22,7 @@ struct Cluster {
     _server: ApiServer,
     controller: Api<Pod>,
     administrator: Api<Pod>,
+    admin: Client,
     /// Has the verb `restart-unit` only.
     operator: Api<Pod>,
     /// Has no verb.
@@ -36,11 +38,12 @@ impl Cluster {
             "admission.yaml",
             "controller.yaml",
             "probe-pods.yaml",
-            "../tasks/operation-pods.yaml",
+            "../operations/operation-pods.yaml",
         ] {
             server.apply(&manifest(file)).await.unwrap();
         }
         let admin = server.client(server.admin()).unwrap();
+        enable(&admin, &["TASKS", "HOST_FILES", "HOST_CODE"]).await;
         // Kubernetes' own controller would count.
         let quotas: Api<ResourceQuota> = Api::namespaced(admin.clone(), NAMESPACE);
         let counted = json!({ "status": { "hard": { "pods": "100" }, "used": { "pods": "0" } } });
@@ -68,8 +71,21 @@ impl Cluster {
         }
         bind(&server, &operator, "may-restart").await;
         let (operator, user) = (of(&operator).await, of(&user).await);
-        Self { controller, administrator: pods(&admin), operator, user, _server: server }
+        Self { controller, administrator: pods(&admin), admin, operator, user, _server: server }
     }
+}
+
+/// The variables of the controller's Deployment that are on, as components set them.
+async fn enable(admin: &Client, variables: &[&str]) {
+    let deployments: Api<Deployment> = Api::namespaced(admin.clone(), "oke-node-manager");
+    let mut deployment = deployments.get("oke-node-controller").await.unwrap();
+    let container = &mut deployment.spec.as_mut().unwrap().template.spec.as_mut().unwrap().containers[0];
+    let env = container.env.get_or_insert_default();
+    env.retain(|variable| !["TASKS", "HOST_FILES", "HOST_CODE"].contains(&variable.name.as_str()));
+    for name in variables {
+        env.push(serde_json::from_value(json!({ "name": name, "value": "on" })).unwrap());
+    }
+    deployments.replace("oke-node-controller", &PostParams::default(), &deployment).await.unwrap();
 }
 
 async fn bind(server: &ApiServer, account: &ServiceAccount, role: &str) {
@@ -84,7 +100,16 @@ async fn bind(server: &ApiServer, account: &ServiceAccount, role: &str) {
 
 /// The Pod that the controller creates, changed.
 fn pod(change: Change) -> Pod {
-    let mut value: Value = serde_json::from_str(include_str!("../../golden/operation/pod.json")).unwrap();
+    changed(include_str!("../../golden/operation/pod.json"), change)
+}
+
+/// The Pod that applies files, changed.
+fn files(change: Change) -> Pod {
+    changed(include_str!("../../golden/operation/files.json"), change)
+}
+
+fn changed(pod: &str, change: Change) -> Pod {
+    let mut value: Value = serde_json::from_str(pod).unwrap();
     change(&mut value);
     serde_json::from_value(value).unwrap()
 }
@@ -129,6 +154,85 @@ async fn only_the_pod_of_an_operation_is_admitted_and_only_with_its_verb() {
         }
     }
     nothing_of_an_admitted_pod_changes(&cluster).await;
+    only_the_pod_of_files_is_admitted(&cluster).await;
+    grants_of_the_cluster_bound_the_pod_of_files(&cluster).await;
+}
+
+async fn only_the_pod_of_files_is_admitted(cluster: &Cluster) {
+    let needs = ["only the controller applies files"];
+    for pods in [&cluster.administrator, &cluster.operator, &cluster.user] {
+        assert_forbidden(create(pods, &files(|_| ())).await, "files by a user", &needs);
+    }
+    let of_tasks = changes().into_iter().filter(|(name, _)| !OF_TASKS_ONLY.contains(name));
+    for (name, change) in of_tasks.chain(changes_of_files()) {
+        let refusals = ["'oke-node-task-pods' with binding", "a mirror pod may not reference"];
+        assert_forbidden(create(&cluster.controller, &files(change)).await, &format!("files: {name}"), &refusals);
+    }
+    let pod = files(|_| ());
+    create(&cluster.controller, &pod).await.unwrap();
+    let name = pod.metadata.name.as_deref().unwrap();
+    cluster.controller.delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+}
+
+/// One grant: its arguments and its folders, and no others. Without tasks, no Pod of tasks.
+async fn grants_of_the_cluster_bound_the_pod_of_files(cluster: &Cluster) {
+    enable(&cluster.admin, &["HOST_FILES"]).await;
+    let is_refused = |result: kube::Result<()>| matches!(result, Err(kube::Error::Api(status)) if status.code == 403);
+    // The policy reads the Deployment from a watch.
+    wait_until("the policy knows the grant", async || is_refused(create(&cluster.controller, &pod(|_| ())).await))
+        .await;
+    let off = ["the controller's setting TASKS is off"];
+    assert_forbidden(create(&cluster.administrator, &pod(|_| ())).await, "restart without TASKS", &off);
+    assert!(is_refused(create(&cluster.controller, &files(|_| ())).await), "both grants");
+    let arguments_only: Change = |pod| {
+        pod["spec"]["containers"][0]["args"].as_array_mut().unwrap().truncate(6);
+    };
+    assert!(is_refused(create(&cluster.controller, &files(arguments_only)).await), "folders of both grants");
+    create(&cluster.controller, &files(without_code)).await.unwrap();
+    enable(&cluster.admin, &["TASKS"]).await;
+    wait_until("no grant, no Pod", async || is_refused(create(&cluster.controller, &files(without_code)).await)).await;
+}
+
+/// As if only HOST_FILES were on.
+fn without_code(pod: &mut Value) {
+    let code = ["containerd", "crio", "kubernetes", "modprobe", "systemd", "udev"].map(|name| format!("etc-{name}"));
+    let is_granted = |it: &Value| !code.iter().any(|start| it["name"].as_str().unwrap().starts_with(start));
+    pod["spec"]["containers"][0]["args"].as_array_mut().unwrap().truncate(6);
+    pod["spec"]["containers"][0]["volumeMounts"].as_array_mut().unwrap().retain(is_granted);
+    pod["spec"]["volumes"].as_array_mut().unwrap().retain(is_granted);
+}
+
+/// Of [`changes`], what is about a task's arguments and owner.
+const OF_TASKS_ONLY: [&str; 5] = ["unit", "owner's kind", "owner's uid", "controlling owner", "no owner"];
+
+fn changes_of_files() -> Vec<(&'static str, Change)> {
+    vec![
+        ("hash", |pod| pod["spec"]["containers"][0]["args"][3] = json!("0".repeat(64))),
+        ("short hash", |pod| pod["spec"]["containers"][0]["args"][3] = json!("0123456789abcdef")),
+        ("no hash", |pod| pod["spec"]["containers"][0]["args"] = json!(["operation", "apply-files"])),
+        ("no grants", |pod| pod["spec"]["containers"][0]["args"].as_array_mut().unwrap().truncate(4)),
+        ("one grant", |pod| pod["spec"]["containers"][0]["args"].as_array_mut().unwrap().truncate(6)),
+        ("another root", |pod| {
+            pod["spec"]["containers"][0]["args"].as_array_mut().unwrap().push(json!("--root=/"));
+        }),
+        ("folder missing", |pod| {
+            pod["spec"]["volumes"].as_array_mut().unwrap().pop();
+            pod["spec"]["containers"][0]["volumeMounts"].as_array_mut().unwrap().pop();
+        }),
+        ("another folder", |pod| pod["spec"]["volumes"][2]["hostPath"]["path"] = json!("/etc/ssh")),
+        ("whole folder", |pod| pod["spec"]["volumes"][2]["hostPath"]["path"] = json!("/etc")),
+        ("another place", |pod| {
+            pod["spec"]["containers"][0]["volumeMounts"][2]["mountPath"] = json!("/etc");
+        }),
+        ("sub-path", |pod| pod["spec"]["containers"][0]["volumeMounts"][2]["subPath"] = json!("a")),
+        ("records elsewhere", |pod| pod["spec"]["volumes"][1]["hostPath"]["path"] = json!("/root")),
+        ("name of another order", |pod| pod["metadata"]["name"] = json!("files-04c3b593-0000000000000000")),
+        ("an owner", |pod| {
+            pod["metadata"]["ownerReferences"] = json!([
+                { "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodePolicy", "name": "a", "uid": UID },
+            ]);
+        }),
+    ]
 }
 
 async fn nothing_of_an_admitted_pod_changes(cluster: &Cluster) {

@@ -26,15 +26,17 @@
 {{- end -}}
 
 {{- /*
-"oke.parts": the components of NodeTasks that are enabled, as JSON: folders of manifests, whose files the chart reads.
+"oke.parts": the components that are enabled, as JSON: folders of manifests, whose files the chart reads.
 */ -}}
 {{- define "oke.parts" -}}
 {{- $parts := list -}}
-{{- range $part := list "tasks" "reboot" -}}
-  {{- if eq (toString (get $ $part)) "true" }}{{ $parts = append $parts $part }}{{ end -}}
+{{- range $part := list "tasks" "reboot" "host-files" "host-code" -}}
+  {{- $key := replace "-f" "F" $part | replace "-c" "C" -}}
+  {{- if eq (toString (get $ $key)) "true" }}{{ $parts = append $parts $part }}{{ end -}}
 {{- end -}}
 {{- if eq (toString .controller.enabled) "false" }}{{ $parts = list }}{{ end -}}
 {{- if and (has "reboot" $parts) (not (has "tasks" $parts)) }}{{ fail "reboot needs tasks, too: set both to true (docs/node-tasks.md)" }}{{ end -}}
+{{- if $parts }}{{ $parts = prepend $parts "operations" }}{{ end -}}
 {{- toJson $parts -}}
 {{- end -}}
 
@@ -184,7 +186,10 @@ nodes of all pools.
   {{- $_ := set $term "matchExpressions" (append $term.matchExpressions $others) -}}
 {{- end -}}
 {{- $values := merge (dict "settings" $settings) (omit .agent.values "settings") -}}
-{{- $mounts := .files.Get "tunables/mounts.yaml" | fromYaml -}}
+{{- $mounts := list -}}
+{{- range $part := concat (eq (toString .agent.values.tunables) "true" | ternary (list "tunables") list) (without .parts "operations" "tasks" "reboot") -}}
+  {{- $mounts = append $mounts ($.files.Get (printf "%s/mounts.yaml" $part) | fromYaml) -}}
+{{- end -}}
 {{- $at := empty .agent.pool | ternary "agent" (printf "pools.%s" (trimPrefix "oke-node-agent-" .agent.name)) -}}
 {{- include "oke.workload" (dict "object" $object "image" .image "patch" $patch "values" $values "secret" .secret "at" $at "mounts" $mounts) -}}
 {{- end -}}
@@ -218,8 +223,8 @@ nodes of all pools.
     {{- $volume := dict "name" "oci-hpc" "hostPath" (dict "path" "/run/oci-hpc" "type" "DirectoryOrCreate") -}}
     {{- $_ := set $pod "volumes" (append $pod.volumes $volume) -}}
   {{- end -}}
-  {{- if eq (toString $.values.tunables) "true" -}}
-    {{- $granted := $.mounts.spec.template.spec -}}
+  {{- range $mounts := $.mounts -}}
+    {{- $granted := $mounts.spec.template.spec -}}
     {{- $_ := set $container "volumeMounts" (concat (first $granted.containers).volumeMounts $container.volumeMounts) -}}
     {{- $_ := set $pod "volumes" (concat $granted.volumes $pod.volumes) -}}
   {{- end -}}

@@ -33,7 +33,7 @@ fn readme_names_the_kinds_and_counts_the_policies_of_the_base() {
     }
     let policies = |file: &str| read(file).lines().filter(|line| *line == "kind: ValidatingAdmissionPolicy").count();
     let of_base = policies("manifests/base/admission.yaml") + policies("manifests/base/probe-pods.yaml");
-    let of_tasks = policies("manifests/tasks/operation-pods.yaml");
+    let of_tasks = policies("manifests/operations/operation-pods.yaml");
     let numbers =
         ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
     let text = row("admission policies");

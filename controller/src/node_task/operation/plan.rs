@@ -6,9 +6,9 @@ use api::TaskReason;
 use api::node_task::RunningNode;
 use api::operation::OperationReport;
 
-use super::pod_state::PodState;
 use super::template::Operation;
 use crate::node_task::action::{Next, STARTED};
+use crate::operations::PodState;
 
 /// The steps: the Pod is created, its container runs, the Node must show the growth.
 pub(super) const CREATING: &str = "Creating";

@@ -1,16 +1,12 @@
-//! What the Pod of an operation is. The policy in manifests/tasks/operation-pods.yaml refuses every other one.
+//! Which Pods the actions of NodeTasks have.
 
 use std::time::Duration;
 
 use api::node_task::{NodeUnit, TaskAction};
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::json;
 use vcn::fnv1a_32;
 
-/// The name of its account, and its label.
-const NAME: &str = "oke-node-task";
-/// The name of its container.
-pub(super) const CONTAINER: &str = "operation";
+use crate::operations::{OperationPod, PodPurpose};
 
 /// What a Pod of this version can do on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,49 +59,14 @@ impl PodOwner<'_> {
 
 /// The Pod of an operation.
 pub(super) fn pod(owner: &PodOwner<'_>, operation: Operation, image: &str) -> serde_json::Result<Pod> {
-    serde_json::from_value(json!({
-        "metadata": {
-            "name": owner.pod_name(),
-            "labels": { "app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "oke-node-manager" },
-            // If the task goes without its end, the Pod goes, too.
-            "ownerReferences": [
-                { "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask", "name": owner.task, "uid": owner.uid },
-            ],
-        },
-        "spec": {
-            "nodeName": owner.node,
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": operation.limit().as_secs(),
-            "terminationGracePeriodSeconds": 0,
-            "serviceAccountName": NAME,
-            "automountServiceAccountToken": false,
-            "enableServiceLinks": false,
-            "dnsPolicy": "Default",
-            // A kubelet without disk space admits no other Pod.
-            "priorityClassName": "system-node-critical",
-            "tolerations": [{ "operator": "Exists" }],
-            "securityContext": {
-                "runAsUser": 0, "runAsGroup": 0, "seccompProfile": { "type": "RuntimeDefault" },
-                // Under SELinux container_t may not connect to the bus.
-                "seLinuxOptions": { "type": "spc_t" },
-            },
-            // The socket can be used although the mount is read-only.
-            "volumes": [{ "name": "bus", "hostPath": { "path": "/run/dbus", "type": "Directory" } }],
-            "containers": [{
-                "name": CONTAINER,
-                "image": image,
-                "imagePullPolicy": "IfNotPresent",
-                "command": ["/usr/local/bin/oke-node-agent"],
-                "args": operation.arguments(),
-                "resources": { "requests": { "cpu": "10m", "memory": "16Mi" }, "limits": { "memory": "64Mi" } },
-                "securityContext": {
-                    "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-                    "capabilities": { "drop": ["ALL"] },
-                },
-                "volumeMounts": [{ "name": "bus", "mountPath": "/run/dbus", "readOnly": true }],
-            }],
-        },
-    }))
+    let pod = OperationPod {
+        name: &owner.pod_name(),
+        node: owner.node,
+        purpose: PodPurpose::Task { name: owner.task, uid: owner.uid },
+        arguments: &operation.arguments(),
+        limit: operation.limit(),
+    };
+    pod.object(image)
 }
 
 #[cfg(test)]

@@ -23,11 +23,12 @@ struct Switch {
     meaning: &'static str,
 }
 
-/// Probes ask the address of LISTEN: it is fixed in the manifests. The others come with rights, by `tasks` and `reboot`.
-const OF_MANIFESTS: [&str; 3] = ["LISTEN", "TASKS", "TASK_REBOOTS"];
+/// Probes ask the address of LISTEN: it is fixed in the manifests. The others come with rights, by `tasks`, `reboot`, `hostFiles`
+/// and `hostCode`.
+const OF_MANIFESTS: [&str; 5] = ["LISTEN", "TASKS", "TASK_REBOOTS", "HOST_FILES", "HOST_CODE"];
 
 const BOOL: &[&str] = &["true", "false"];
-const SWITCHES: [Switch; 16] = [
+const SWITCHES: [Switch; 18] = [
     Switch {
         key: "cluster",
         path: "cluster",
@@ -105,6 +106,18 @@ const SWITCHES: [Switch; 16] = [
         path: "reboot",
         values: BOOL,
         meaning: "Also lets NodeTasks reboot nodes; the controller may then cordon Nodes and evict Pods (docs/node-tasks.md)",
+    },
+    Switch {
+        key: "hostFiles",
+        path: "hostFiles",
+        values: BOOL,
+        meaning: "Lets NodePolicies have files that configure programs of the host, such as sysctl.d (docs/node-policies.md)",
+    },
+    Switch {
+        key: "hostCode",
+        path: "hostCode",
+        values: BOOL,
+        meaning: "Lets NodePolicies have files that run programs as root, such as drop-ins of systemd, and kubelet reservations (docs/node-policies.md)",
     },
     Switch {
         key: "podMonitors",
@@ -264,7 +277,7 @@ fn values_schema() -> Value {
         "controller": object(json!({
             "enabled": boolean, "settings": of("controller"), "healthRules": { "type": ["object", "string"] }, "nodeSelector": labels, "resources": { "type": "object" },
         })),
-        "tasks": boolean, "reboot": boolean,
+        "tasks": boolean, "reboot": boolean, "hostFiles": boolean, "hostCode": boolean,
         "monitoring": object(json!({
             "podMonitors": boolean, "alerts": boolean, "dashboard": boolean,
             "tlsSecret": text, "clientSecret": text, "labels": labels, "runbooks": text,

@@ -174,6 +174,53 @@ fn chart_and_components_render_the_same_tasks() {
     assert!(twice.contains("TASKS"), "{twice}");
 }
 
+/// Alone, together, next to tasks, and with a pool: rights, settings, and what the agents mount.
+#[test]
+fn chart_and_components_grant_the_same_files() {
+    for (values, components, folder) in [
+        ("hostFiles=true", "operations host-files", "base"),
+        ("hostCode=true", "operations host-code", "base"),
+        ("hostFiles=true,hostCode=true", "operations host-files host-code", "base"),
+        ("tasks=true,hostFiles=true", "tasks host-files", "overlays/self-managed"),
+        (
+            "hostCode=true,agent.tunables=true,pools.pilot.settings.CNI_TAKEOVER=true",
+            "operations tunables host-code",
+            PILOT,
+        ),
+    ] {
+        let components: Vec<String> =
+            components.split(' ').map(|name| format!("../oke-node-manager/manifests/{name}")).collect();
+        let overlay =
+            format!("resources: [../oke-node-manager/manifests/{folder}]\ncomponents: [{}]\n", components.join(", "));
+        let cluster = folder.strip_prefix("overlays/").map(|name| format!(",cluster={name}")).unwrap_or_default();
+        let mut chart = objects(&template(&["--set", &format!("{values}{cluster}")]).unwrap());
+        let mut kustomize = objects(&rendered_overlay(&overlay));
+        for all in [&mut chart, &mut kustomize] {
+            compare_by_meaning(all);
+        }
+        assert!(chart.keys().eq(kustomize.keys()), "{values}: {:?} {:?}", chart.keys(), kustomize.keys());
+        for (name, object) in &kustomize {
+            assert_eq!(chart[name], *object, "{values}: {name:?}");
+        }
+        let controller =
+            &named(&chart, "Deployment", "oke-node-controller")["spec"]["template"]["spec"]["containers"][0];
+        let agent = named(&chart, "DaemonSet", "oke-node-agent").to_string();
+        for (key, variable, folder) in
+            [("hostFiles", "HOST_FILES", "/etc/sysctl.d"), ("hostCode", "HOST_CODE", "/etc/udev/rules.d")]
+        {
+            let is_on = controller["env"].as_array().unwrap().contains(&json!({ "name": variable, "value": "on" }));
+            let is_granted = values.contains(key);
+            assert_eq!((is_on, agent.contains(folder)), (is_granted, is_granted), "{values}: {key}");
+        }
+    }
+    let without = template(&[]).unwrap();
+    for part in ["HOST_FILES\n", "HOST_CODE\n", ": oke-node-tasks", "path: /etc/sysctl.d", "path: /etc/udev"] {
+        assert!(!without.contains(part), "{part}");
+    }
+    let addon = template(&["--set-string", "configurations[0].key=hostCode,configurations[0].value=true"]).unwrap();
+    assert!(addon.contains("HOST_CODE\n") && addon.contains("path: /etc/udev/rules.d"));
+}
+
 /// A pool's file has no setting in either; kustomize's strategic merge moves a patched volume to the front.
 fn compare_by_meaning(objects: &mut Objects) {
     for ((kind, _, name), object) in objects {

@@ -7,7 +7,7 @@ use super::template::CONTAINER;
 
 /// How far the Pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PodState {
+pub(crate) enum PodState {
     /// There is none.
     Absent,
     /// Its container did not start, for this reason.
@@ -24,7 +24,7 @@ pub(super) enum PodState {
 
 impl PodState {
     /// That of a Pod for this node.
-    pub(super) fn of(pod: &Pod, node: &str) -> Self {
+    pub(crate) fn of(pod: &Pod, node: &str) -> Self {
         let spec_node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         if spec_node != Some(node) {
             return Self::Invalid("the Pod with its name is for another node".to_owned());

@@ -1,0 +1,8 @@
+//! Pods that change something on a node: their form, which manifests/operations/operation-pods.yaml permits, and what they show. NodeTasks
+//! and files of NodePolicies have them.
+
+mod pod_state;
+mod template;
+
+pub(crate) use pod_state::PodState;
+pub(crate) use template::{NAMESPACE, OperationPod, PodPurpose};
