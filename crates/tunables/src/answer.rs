@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use vcn::{excerpt, printable};
 
 use crate::document::{Baseline, DocumentMode, is_default};
+use crate::files::FilesAnswer;
 use crate::revision;
 
 /// The longest answer, as JSON.
@@ -38,6 +39,9 @@ pub struct NodeAnswer {
     pub left_out: u32,
     /// The document's baseline.
     pub baseline: Baseline,
+    /// What became of files; absent if there are none, and from agents that know none.
+    #[serde(deserialize_with = "api::lenient", skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesAnswer>,
 }
 
 /// A policy on the node.
@@ -127,6 +131,7 @@ impl NodeAnswer {
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.policies.truncate(POLICIES_MAX);
+        self.files.iter_mut().for_each(FilesAnswer::bound);
         self.items.sort_by(|a, b| (a.state, &a.item, &a.policy).cmp(&(b.state, &b.item, &b.policy)));
         for report in &mut self.items {
             for text in [&mut report.current, &mut report.desired] {

@@ -8,6 +8,8 @@ use crate::revision;
 
 /// Where an agent takes a document, and answers with what became of it.
 pub const POLICY_PATH: &str = "/v1/policy";
+/// Where an agent takes the confirmation of a change of files.
+pub const FILES_PATH: &str = "/v1/files";
 
 /// The longest document, as JSON.
 pub const DOCUMENT_MAX: usize = 16 * 1024;

@@ -9,6 +9,7 @@
 //!                                                                └─▶ confirm, or roll_back
 //! ```
 
+pub mod answer;
 pub mod check;
 pub mod folders;
 pub mod guard;
@@ -19,6 +20,7 @@ pub mod reservations;
 mod sysctl_lines;
 pub mod units;
 
+pub use answer::{FileConfirmation, FilesAnswer, FilesState};
 pub use check::check;
 pub use folders::{FileGrant, Place, place};
 pub use order::{FileOrder, OrderedFile, OrderedReservations};

@@ -27,5 +27,6 @@ pub use answer::{AnsweredPolicy, ItemReport, ItemState, NodeAnswer, PolicyState}
 pub use document::{
     Baseline, DesiredHugePages, DesiredLink, DesiredSysctl, DocumentMode, DocumentPolicy, LeaderTerm, NodeDocument,
 };
+pub use files::{FileConfirmation, FilesAnswer, FilesState};
 pub use item::{Item, LinkOption};
 pub use keys::{Key, Refusal, Scope};

@@ -40,6 +40,7 @@ pub(super) fn answer(document: &NodeDocument, outcome: &Outcome, links: Option<&
         items,
         left_out: 0,
         baseline: document.baseline.clone(),
+        files: None,
     }
     .bounded()
 }
