@@ -47,9 +47,118 @@ pub fn privileges() -> String {
     text
 }
 
-/// Reason, state and effect, next step.
+/// The sections of docs/operator.md, each with the reasons that an operator clears there. A reason belongs to one section.
+const SECTIONS: &[(&str, &[Reason])] = &[
+    (
+        "Sources do not answer",
+        &[
+            Reason::MetadataUnavailable,
+            Reason::NativePodNetworkUnreadable,
+            Reason::NativePodNetworkPending,
+            Reason::VnicAttachmentsUnreadable,
+        ],
+    ),
+    (
+        "A VNIC is missing, or its configuration fails",
+        &[
+            Reason::PrimaryLinkMissing,
+            Reason::LinkMissing,
+            Reason::VnicNotListed,
+            Reason::VnicFamilyNotListed,
+            Reason::PodFamilyNotListed,
+            Reason::VnicUnreadable,
+            Reason::ReturnPathMissing,
+        ],
+    ),
+    (
+        "An address or route cannot be used",
+        &[
+            Reason::NoUsableAddress,
+            Reason::AddressesExhausted,
+            Reason::HostAddressTaken,
+            Reason::RouterUnknown,
+            Reason::AddressRefused,
+            Reason::RouteRefused,
+            Reason::ApplicationResourcesOnly,
+        ],
+    ),
+    (
+        "The host's network is incomplete",
+        &[
+            Reason::HostNetworkFailed,
+            Reason::HostNetworkDrifted,
+            Reason::MainTableUnreachable,
+            Reason::KernelLacksNft,
+            Reason::NftFailed,
+            Reason::ForwardingRejected,
+        ],
+    ),
+    (
+        "Another program interferes",
+        &[
+            Reason::RepairsUndone,
+            Reason::NetworkManagerInterferes,
+            Reason::ConflictingConfiguration,
+            Reason::RoutingOverridden,
+            Reason::PodTableShared,
+        ],
+    ),
+    (
+        "A pod's network is incomplete",
+        &[
+            Reason::PodNetworkBroken,
+            Reason::PodLinkGone,
+            Reason::AttachmentLeftOver,
+            Reason::LinkNotReturned,
+            Reason::LeftInPlace,
+        ],
+    ),
+    (
+        "A file of the runtime is wrong",
+        &[
+            Reason::InstallerFailed,
+            Reason::RuntimeConfigurationBlocked,
+            Reason::RuntimeConfigurationPreceded,
+            Reason::RuntimeConfigurationLeft,
+            Reason::RuntimeConfigurationMissing,
+            Reason::PluginUnanswered,
+            Reason::PluginMissing,
+        ],
+    ),
+    (
+        "The agent itself has a problem",
+        &[
+            Reason::Starting,
+            Reason::ConfigurationInvalid,
+            Reason::StateFailed,
+            Reason::ChangesUnheard,
+            Reason::PortUnavailable,
+            Reason::ChannelUnavailable,
+            Reason::LimitRaised,
+            Reason::RepairWithoutEffect,
+            Reason::SettingNotRestored,
+        ],
+    ),
+];
+
+/// One section per task: reason, state and effect, next step.
 pub fn conditions() -> String {
     let row = |reason: &Reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.next_step());
-    let rows: String = Reason::ALL.iter().map(row).collect();
-    format!("| reason | state and effect | next step |\n|---|---|---|\n{rows}")
+    let section = |(title, reasons): &(&str, &[Reason])| {
+        let rows: String = reasons.iter().map(row).collect();
+        format!("### {title}\n\n| reason | state and effect | next step |\n|---|---|---|\n{rows}")
+    };
+    SECTIONS.iter().map(section).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_one_section() {
+        let mut listed: Vec<Reason> = SECTIONS.iter().flat_map(|(_, reasons)| reasons.iter().copied()).collect();
+        listed.sort();
+        assert_eq!(listed, Reason::ALL);
+    }
 }

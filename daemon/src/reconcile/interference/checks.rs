@@ -62,7 +62,7 @@ const CHECKS: &[Check] = &[
         },
         reason: Reason::NetworkManagerInterferes,
         effect: "deletes the routes and rules of pods when it restarts or a link changes, which breaks connections",
-        remedy: "Set these keys to `no` in /etc/systemd/networkd.conf.d/ and restart it (docs/operator.md, Network managers)",
+        remedy: "Set these keys to `no` in /etc/systemd/networkd.conf.d/ and restart it (docs/operator.md, Keep network managers away)",
     },
     Check {
         program: "systemd-networkd",
@@ -76,7 +76,7 @@ const CHECKS: &[Check] = &[
         reason: Reason::NetworkManagerInterferes,
         effect: "gives the link of a VNIC its own addresses and default route",
         remedy: "Set `Unmanaged=yes` for the link in /etc/systemd/network/ and run `networkctl reload` (docs/operator.md, \
-                 Network managers)",
+                 Keep network managers away)",
     },
     Check {
         program: "NetworkManager",
@@ -85,7 +85,7 @@ const CHECKS: &[Check] = &[
         reason: Reason::NetworkManagerInterferes,
         effect: "deletes our addresses and routes on the link of a VNIC",
         remedy: "Add the link to unmanaged-devices in /etc/NetworkManager/conf.d/ and run `nmcli general reload` \
-                 (docs/operator.md, Network managers)",
+                 (docs/operator.md, Keep network managers away)",
     },
     Check {
         program: "nm-cloud-setup",
