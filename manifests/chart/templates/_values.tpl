@@ -44,7 +44,7 @@
 "oke.image": the image's name, which must be set. The tag is the chart's version, unless another one is set.
 */ -}}
 {{- define "oke.image" -}}
-{{- $repository := required "image.repository is not set, and no registry publishes the image: build it with `make image`, push it to your registry, and set its name (docs/install.md, section Steps; add-on key imageRepository)" .values.image.repository -}}
+{{- $repository := required "image.repository is not set, and no registry publishes the image: build it with `make image`, push it to your registry, and set its name (docs/install.md, section Install step by step; add-on key imageRepository)" .values.image.repository -}}
 {{- printf "%s:%s" $repository (.values.image.tag | default .version) -}}
 {{- end -}}
 

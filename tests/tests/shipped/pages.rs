@@ -22,14 +22,14 @@ fn the_index_lists_every_page() {
     }
 }
 
-/// A new kind or policy changes what an operator agrees to when applying the base.
+/// A new custom resource or policy changes what an operator agrees to when applying the base.
 #[test]
-fn readme_names_the_kinds_and_counts_the_policies_of_the_base() {
+fn readme_names_custom_resources_and_counts_policies_of_the_base() {
     let readme = read("README.md");
     let row = |name: &str| readme.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap().to_owned();
     let crds = read("manifests/base/crds.yaml");
     for kind in crds.lines().filter_map(|line| line.strip_prefix("    kind: ")) {
-        assert!(row("kinds").contains(kind), "README.md does not name {kind}");
+        assert!(row("custom resources").contains(kind), "README.md does not name {kind}");
     }
     let policies = |file: &str| read(file).lines().filter(|line| *line == "kind: ValidatingAdmissionPolicy").count();
     let of_base = policies("manifests/base/admission.yaml") + policies("manifests/base/probe-pods.yaml");
