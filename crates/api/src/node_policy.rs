@@ -1,8 +1,10 @@
-//! `NodePolicy`: kernel settings and link options of a set of nodes. Users write the spec; the controller sends it to the agents,
+//! `NodePolicy`: kernel settings, link options and files of a set of nodes. Users write the spec; the controller sends it to the agents,
 //! a canary first, and writes the status.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
+mod files;
 mod links;
+mod reservations;
 mod rollout;
 mod settings;
 mod size;
@@ -15,11 +17,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
+pub use files::{
+    CONTENT_MAX, DROP_IN_SUFFIX, FILE_NAME_MAX, FILES_MAX, FileGrant, FileMode, HOST_FOLDERS, HostFile, HostFolder,
+    HostUnit, KUBELET_FOLDER, SYSCTL_FOLDER, SYSTEMD_FOLDER,
+};
 pub use links::{LinkChannels, LinkOffloads, LinkRings, LinkSelector, LinkSettings};
+pub use reservations::KubeletReservations;
 pub use rollout::{Canary, FailureAction, NodeShare, Rollout};
-pub use settings::{HugePageMode, HugePages, NodeSettings, ReservedFile, ReservedRootDisk};
-pub use size::OBJECT_MAX;
+pub use settings::{HugePageMode, HugePages, NodeSettings, ReservedRootDisk};
 pub(crate) use size::selector as selector_size;
+pub use size::{OBJECT_MAX, OBJECT_WITH_FILES_MAX};
 pub use status::{CANARIES_MAX, FAILING_MAX, FailingNode, NodePolicyStatus, PolicyCounts, StableRevision};
 
 /// Which nodes have which settings, and how they get them.
@@ -33,7 +40,7 @@ pub use status::{CANARIES_MAX, FAILING_MAX, FailingNode, NodePolicyStatus, Polic
     category = "oke",
     status = "NodePolicyStatus",
     derive = "PartialEq",
-    doc = "Kernel settings and link options of a set of nodes.",
+    doc = "Kernel settings, link options and files of a set of nodes.",
     validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a NodePolicy's name is a DNS label")
 )]
 #[serde(rename_all = "camelCase")]

@@ -228,6 +228,15 @@ pub(crate) fn sysctls<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Amounts of resources by name, and percentages.
+pub(crate) fn quantities<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
+    let pattern = "^[0-9]{1,12}([.][0-9]{1,3})?(m|k|M|G|Ki|Mi|Gi|%)?$";
+    json_schema!({
+        "type": "object", "maxProperties": MAX,
+        "additionalProperties": { "type": "string", "minLength": 1, "maxLength": 18, "pattern": pattern }
+    })
+}
+
 /// The name of a link's driver.
 pub(crate) fn driver(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 32, "pattern": "^[A-Za-z0-9_-]+$" })

@@ -18,12 +18,11 @@ pub mod plan;
 pub mod record;
 pub mod reservations;
 mod sysctl_lines;
-pub mod units;
 
 pub use answer::{FileConfirmation, FilesAnswer, FilesState};
+pub use api::node_policy::{FileGrant, HostUnit};
 pub use check::check;
-pub use folders::{FileGrant, Place, place};
+pub use folders::{Place, place};
 pub use order::{FileOrder, OrderedFile, OrderedReservations};
 pub use plan::{DesiredFile, DesiredFiles, FilePlan, FileReport, FileStep, ObservedFile, StepAction, plan};
 pub use record::{FileRecord, FileState, Original, PendingChange, RecordedFile};
-pub use units::HostUnit;

@@ -22,6 +22,11 @@ use crate::value::is_same;
 /// Room in a document for what is not of policies: the cluster, the instance and the baseline.
 const ENVELOPE: usize = 2048;
 
+const FILES: Refusal = Refusal {
+    reason: "this release checks files and reservations, and writes none",
+    next_step: "Use the node pool's cloud-init until a later release.",
+};
+
 /// A policy that a node gets.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyOfNode<'a> {
@@ -97,7 +102,9 @@ pub fn merge(policies: &[PolicyOfNode<'_>]) -> NodeItems {
 
 /// The settings of a policy that no node may have, with the reason and the next step.
 pub fn refusals(settings: &NodeSettings) -> Vec<(&str, Refusal)> {
-    settings.sysctls.keys().filter_map(|key| Some((key.as_str(), keys::is_never_allowed(key)?))).collect()
+    let of_keys = settings.sysctls.keys().filter_map(|key| Some((key.as_str(), keys::is_never_allowed(key)?)));
+    let of_files = settings.has_files().then_some(("files", FILES));
+    of_keys.chain(of_files).collect()
 }
 
 fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {

@@ -4,6 +4,7 @@
 mod controller;
 mod cordon;
 mod events;
+mod files;
 mod node_policies;
 mod node_tasks;
 

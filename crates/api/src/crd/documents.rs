@@ -56,8 +56,7 @@ fn rows(path: &str, schema: &Value, table: &mut String) {
         // Kubernetes' own type, and one that another table lists.
         let known = matches!(name.as_str(), "nodeSelector" | "attachments")
             || path.ends_with("stable.settings")
-            || name == "rootDisk"
-            || name == "files";
+            || name == "rootDisk";
         if !known {
             rows(&path, field, table);
             rows(&format!("{path}[]"), &field["items"], table);

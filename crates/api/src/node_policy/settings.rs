@@ -1,4 +1,4 @@
-//! The settings of a NodePolicy: at most 3 KiB, because the status holds a second copy for a rollback.
+//! The settings of a NodePolicy: at most 3 KiB, or 10.5 KiB with files, because the status holds a second copy for a rollback.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,9 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::node_policy::files::{HostFile, HostUnit};
 use crate::node_policy::links::LinkSettings;
+use crate::node_policy::reservations::KubeletReservations;
 use crate::node_policy::size;
 use crate::schema;
 
@@ -16,12 +18,18 @@ use crate::schema;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 #[x_kube(
-    validation = Rule::new("!has(self.rootDisk) && !has(self.files)").message("rootDisk and files are reserved for a later version"),
-    validation = Rule::new("has(self.sysctls) || has(self.transparentHugePages) || has(self.links)").message("needs sysctls, transparentHugePages or links"),
+    validation = Rule::new("!has(self.rootDisk)").message("rootDisk is reserved for a later version"),
+    validation = Rule::new("has(self.sysctls) || has(self.transparentHugePages) || has(self.links) || has(self.files) || has(self.kubelet)")
+        .message("needs sysctls, transparentHugePages, links, files or kubelet"),
+    validation = Rule::new("!has(self.restart) || has(self.files) || has(self.kubelet)").message("restart needs files or kubelet").field_path(".restart"),
+    validation = Rule::new("!has(self.files) || self.files.map(f, size(f.content)).sum() <= 8192")
+        .message("are too large: all contents have at most 8192 bytes")
+        .field_path(".files"),
     validation = Rule::new("!has(self.sysctls) || self.sysctls.all(key, key.matches('^[a-z0-9_]+([.][A-Za-z0-9_-]+)+$'))")
         .message("a key is written with periods, such as vm.max_map_count")
         .field_path(".sysctls"),
-    validation = Rule::new(size::settings().as_str()).message("is too large: settings take at most 3072 bytes as JSON")
+    validation = Rule::new(size::settings().as_str()).message("is too large: settings without files take at most 3072 bytes as JSON"),
+    validation = Rule::new(size::with_files().as_str()).message("is too large: settings with files take at most 10752 bytes as JSON")
 )]
 pub struct NodeSettings {
     /// Kernel settings by key, such as vm.max_map_count, at most 64; none if absent. docs/node-policies.md lists the keys with their
@@ -39,10 +47,20 @@ pub struct NodeSettings {
     /// Reserved for a later version; refused unless absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_disk: Option<ReservedRootDisk>,
-    /// Reserved for a later version; refused unless absent.
+    /// Files of the host, at most 16; none if absent. They need the verb host-files or host-code on nodepolicies, and the chart's value
+    /// of that name. A file that no policy names any more gets its earlier content back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
-    pub files: Vec<ReservedFile>,
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"]))]
+    pub files: Vec<HostFile>,
+    /// Units that may restart when their files change; none if absent. Others keep the earlier files until they restart for another
+    /// reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7), extend("x-kubernetes-list-type" = "set"))]
+    pub restart: Vec<HostUnit>,
+    /// What the kubelet reserves for the system and keeps free; unchanged if absent. It needs the verb host-code, and kubelet.service in
+    /// restart to have an effect at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<KubeletReservations>,
 }
 
 /// Transparent huge pages.
@@ -68,15 +86,16 @@ pub enum HugePageMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 pub struct ReservedRootDisk {}
 
-/// Room for a file of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-pub struct ReservedFile {}
-
 vcn::words!(HugePageMode: Always = "always", Madvise = "madvise", Never = "never");
 
 impl NodeSettings {
     /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
-        self.sysctls.is_empty() && self.transparent_huge_pages.is_none() && self.links.is_empty()
+        self.sysctls.is_empty() && self.transparent_huge_pages.is_none() && self.links.is_empty() && !self.has_files()
+    }
+
+    /// Whether a program must write files on the host for them.
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty() || self.kubelet.is_some()
     }
 }

@@ -1,12 +1,12 @@
 //! The status of a NodePolicy: where the rollout is, and the last settings that worked. The controller bounds it: with a spec
-//! at its largest, an object takes at most 9 KB.
+//! at its largest, an object takes at most 9 KB, or 24 KB with files.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{Condition, cut};
-use crate::node_policy::size::{METADATA, OBJECT_MAX};
+use crate::node_policy::size::{METADATA, object_max, stored};
 use crate::node_policy::{NodePolicySpec, NodeSettings, PolicyMode};
 use crate::schema;
 
@@ -120,14 +120,14 @@ pub struct FailingNode {
 }
 
 impl NodePolicyStatus {
-    /// Within [`OBJECT_MAX`] with this spec. What goes first is what people miss least: nodes that lack a setting, items, messages.
+    /// Within [`super::OBJECT_MAX`] with this spec, or [`super::OBJECT_WITH_FILES_MAX`]. What goes first is what people miss least: nodes that lack a setting, items, messages.
     /// The first `failures` of the failing nodes are kept longest, because a later leader counts them.
     #[must_use]
     pub fn bounded(mut self, spec: &NodePolicySpec, failures: usize) -> Self {
         self.failing.truncate(FAILING_MAX);
-        let length = |value: Result<Vec<u8>, _>| value.map_or(0, |text: Vec<u8>| text.len());
-        let room = OBJECT_MAX.saturating_sub(METADATA + length(serde_json::to_vec(spec)));
-        let is_too_long = |status: &Self| length(serde_json::to_vec(status)) > room;
+        let most = object_max(spec, self.stable.as_ref().map(|stable| &stable.settings));
+        let room = most.saturating_sub(METADATA + stored(spec));
+        let is_too_long = |status: &Self| stored(status) > room;
         while is_too_long(&self) && self.failing.len() > failures {
             self.failing.pop();
         }

@@ -7,6 +7,7 @@ mod columns;
 mod network_tests;
 mod node_policies;
 mod node_tasks;
+mod policy_files;
 mod ratcheting;
 mod rules;
 mod sample;

@@ -1,17 +1,11 @@
 //! Checks of a policy's files: by the controller before a node gets them, and again by what writes them.
 
+use api::node_policy::{CONTENT_MAX, FileMode};
 use vcn::printable;
 
 use crate::files::folders::{Place, place};
 use crate::files::sysctl_lines;
 use crate::keys::Refusal;
-
-/// The most files of a policy.
-pub const FILES_MAX: usize = 16;
-/// The most bytes of all contents of a policy.
-pub const CONTENT_MAX: usize = 8 * 1024;
-/// Modes that a file may have: none is executable, and only root may write it.
-pub const MODES: [u32; 3] = [0o600, 0o640, 0o644];
 
 const MODE: Refusal =
     Refusal { reason: "the mode is neither 0644, 0640 nor 0600", next_step: "Leave the mode out: 0644 applies." };
@@ -35,7 +29,7 @@ pub fn check(path: &str, content: &str, mode: u32) -> Result<Place, Refusal> {
 
 /// Checks mode and content of a file.
 pub(crate) fn check_content(place: Place, content: &str, mode: u32) -> Result<(), Refusal> {
-    if !MODES.contains(&mode) {
+    if !FileMode::ALL.iter().any(|known| known.bits() == mode) {
         return Err(MODE);
     }
     if content.len() > CONTENT_MAX {
@@ -72,7 +66,7 @@ mod tests {
 
     #[test]
     fn mode_gives_nobody_else_the_file() {
-        for mode in MODES {
+        for mode in FileMode::ALL.iter().map(|known| known.bits()) {
             assert!(check(PATH, "x\n", mode).is_ok());
         }
         for mode in [0, 0o666, 0o755, 0o4644, 0o100_644] {

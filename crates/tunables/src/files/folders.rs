@@ -1,33 +1,10 @@
-//! The closed list of folders in which a policy may have files, with the permit that each needs and the unit that reads it.
+//! Where a file of a policy belongs: its folder, with the permit that it needs and the unit that reads it.
 
-use vcn::words;
+use api::node_policy::{
+    DROP_IN_SUFFIX, FILE_NAME_MAX, FileGrant, HOST_FOLDERS, HostFolder, HostUnit, SYSCTL_FOLDER, SYSTEMD_FOLDER,
+};
 
-use crate::files::units::HostUnit;
 use crate::keys::Refusal;
-
-/// What the cluster's owner must permit before a policy may name a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FileGrant {
-    /// Files that configure programs, and name no program to run.
-    HostFiles,
-    /// Files that decide which programs run as root.
-    HostCode,
-}
-
-words!(FileGrant: HostFiles = "hostFiles", HostCode = "hostCode");
-
-/// A folder of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Folder {
-    /// Its path.
-    pub path: &'static str,
-    /// The end of its files' names: others are not read.
-    pub suffix: &'static str,
-    /// The permit.
-    pub grant: FileGrant,
-    /// The unit that reads its files when it starts; none if each program reads them.
-    pub unit: Option<HostUnit>,
-}
 
 /// Where a file belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,42 +19,10 @@ pub struct Place {
     pub is_of_sysctl: bool,
 }
 
-const fn folder(path: &'static str, suffix: &'static str, grant: FileGrant, unit: Option<HostUnit>) -> Folder {
-    Folder { path, suffix, grant, unit }
-}
-
-/// The folder of [`FOLDERS`] that systemd-sysctl reads.
-const SYSCTL: &str = "/etc/sysctl.d";
-
-/// The folders, but for drop-ins of units.
-///
-/// The runtimes' folders need `hostCode`: `runtime_path`, `hooks_dir` and `BinaryName` there name programs that run as root.
-pub const FOLDERS: &[Folder] = &[
-    folder("/etc/NetworkManager/conf.d", ".conf", FileGrant::HostFiles, Some(HostUnit::NetworkManager)),
-    folder("/etc/chrony.d", ".conf", FileGrant::HostFiles, Some(HostUnit::Chronyd)),
-    folder("/etc/chrony/conf.d", ".conf", FileGrant::HostFiles, Some(HostUnit::Chronyd)),
-    folder("/etc/containerd/conf.d", ".toml", FileGrant::HostCode, Some(HostUnit::Containerd)),
-    folder("/etc/crio/crio.conf.d", ".conf", FileGrant::HostCode, Some(HostUnit::Crio)),
-    folder(KUBELET_FOLDER, ".conf", FileGrant::HostCode, Some(HostUnit::Kubelet)),
-    folder("/etc/modprobe.d", ".conf", FileGrant::HostCode, None),
-    folder("/etc/security/limits.d", ".conf", FileGrant::HostFiles, None),
-    folder(SYSCTL, ".conf", FileGrant::HostFiles, Some(HostUnit::SystemdSysctl)),
-    folder("/etc/udev/rules.d", ".rules", FileGrant::HostCode, None),
-];
-
-/// The kubelet's folder of drop-ins, if its `--config-dir` names it.
-pub const KUBELET_FOLDER: &str = "/etc/kubernetes/kubelet.conf.d";
-/// Drop-ins of a unit are in a folder `UNIT.d` below this one.
-pub const SYSTEMD_FOLDER: &str = "/etc/systemd/system";
-const DROP_IN_SUFFIX: &str = ".conf";
-
 /// Our own drop-ins, and OKE's, which `oke bootstrap` writes again.
 const RESERVED_NAMES: [&str; 2] = [OWN_NAME, "00-default.conf"];
 /// The name of the drop-ins that reservations become.
 pub const OWN_NAME: &str = "90-oke-node-manager.conf";
-
-/// The longest name of a file.
-const NAME_MAX: usize = 64;
 
 const OUTSIDE: Refusal = Refusal {
     reason: "policies have no files in this folder",
@@ -105,9 +50,9 @@ pub fn place(path: &str) -> Result<Place, Refusal> {
 /// Where a file belongs, also if reservations become this file.
 pub(crate) fn locate(path: &str) -> Result<Place, Refusal> {
     let (parent, name) = path.rsplit_once('/').ok_or(OUTSIDE)?;
-    let (suffix, place) = match FOLDERS.iter().find(|folder| folder.path == parent) {
-        Some(Folder { suffix, grant, unit, .. }) => {
-            let is_of_sysctl = parent == SYSCTL;
+    let (suffix, place) = match HOST_FOLDERS.iter().find(|folder| folder.path == parent) {
+        Some(HostFolder { suffix, grant, unit, .. }) => {
+            let is_of_sysctl = parent == SYSCTL_FOLDER;
             (*suffix, Place { grant: *grant, unit: *unit, is_of_systemd: false, is_of_sysctl })
         }
         None => {
@@ -132,7 +77,7 @@ fn unit_of(folder: &str) -> Option<HostUnit> {
 /// Whether programs read a file of this name, and no character of it means anything to systemd or a shell.
 fn is_name(name: &str, suffix: &str) -> bool {
     let is_char = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    name.len() <= NAME_MAX
+    name.len() <= FILE_NAME_MAX
         && name.len() > suffix.len()
         && name.ends_with(suffix)
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -161,7 +106,7 @@ mod tests {
             assert_eq!((found.grant, found.unit), (grant, unit), "{path}");
             assert_eq!(found.is_of_systemd, path.starts_with(SYSTEMD_FOLDER), "{path}");
         }
-        assert!(FOLDERS.is_sorted_by(|one, other| one.path < other.path));
+        assert!(HOST_FOLDERS.is_sorted_by(|one, other| one.path < other.path));
     }
 
     #[test]

@@ -76,9 +76,10 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
+    use api::node_policy::HostUnit;
+
     use super::*;
     use crate::files::record::FileState;
-    use crate::files::units::HostUnit;
 
     fn write(path: &Path, content: &str) {
         fs::write(path, content).unwrap();

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::node_policy::{FileGrant, HostUnit, KUBELET_FOLDER, KubeletReservations, SYSTEMD_FOLDER};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::document::is_default;
-use crate::files::folders::{FileGrant, KUBELET_FOLDER, OWN_NAME, SYSTEMD_FOLDER};
+use crate::files::folders::OWN_NAME;
 use crate::files::plan::{DesiredFile, DesiredFiles};
-use crate::files::reservations::{KubeletReservations, folder_of, unit_drop_in};
-use crate::files::units::HostUnit;
+use crate::files::reservations::{self, folder_of, unit_drop_in};
 
 /// The version of orders. A reader refuses later ones.
 pub const VERSION: u32 = 1;
@@ -130,19 +130,19 @@ impl FileOrder {
 
 /// The files that reservations become on a node.
 fn render(reservations: &KubeletReservations, kubelet: &KubeletFacts) -> Result<Vec<(String, String)>, String> {
-    reservations.check().map_err(|refusal| refusal.to_string())?;
-    reservations.check_memory(kubelet.memory).map_err(|refusal| refusal.to_string())?;
+    reservations::check(reservations).map_err(|refusal| refusal.to_string())?;
+    reservations::check_memory(reservations, kubelet.memory).map_err(|refusal| refusal.to_string())?;
     let own_unit = format!("--config-dir={KUBELET_FOLDER}");
     // Variables of the command are words of the environment. The names before = make no flag.
     let words = kubelet.environment.iter().filter_map(|variable| variable.split_once('=').map(|(_, value)| value));
     let words = words.flat_map(str::split_whitespace).map(str::to_owned);
     let command_line: Vec<String> = kubelet.start.iter().cloned().chain(words).collect();
-    if let Some(flag) = reservations.outranked_by(&command_line) {
+    if let Some(flag) = reservations::outranked_by(reservations, &command_line) {
         return Err(format!(
             "the kubelet's flag --{flag} sets the same and outranks files. Remove it from the node pool."
         ));
     }
-    let drop_in = (format!("{KUBELET_FOLDER}/{OWN_NAME}"), reservations.drop_in());
+    let drop_in = (format!("{KUBELET_FOLDER}/{OWN_NAME}"), reservations::drop_in(reservations));
     let unit_path = format!("{SYSTEMD_FOLDER}/{unit}.d/{OWN_NAME}", unit = HostUnit::Kubelet);
     let is_own = kubelet.start.last() == Some(&own_unit);
     match folder_of(&command_line) {

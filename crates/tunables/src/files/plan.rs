@@ -8,11 +8,12 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::node_policy::{FileGrant, HostUnit};
+
 use crate::answer::ItemState;
 use crate::files::check::{check, check_content};
-use crate::files::folders::{FileGrant, Place, locate};
+use crate::files::folders::{Place, locate};
 use crate::files::record::{FileRecord, FileState, Original, RecordedFile};
-use crate::files::units::HostUnit;
 
 /// A file as a policy has it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::node_policy::HostUnit;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::document::is_default;
 use crate::files::plan::{FilePlan, StepAction};
-use crate::files::units::HostUnit;
 
 /// The version of the record. A reader refuses later ones.
 pub const VERSION: u32 = 1;

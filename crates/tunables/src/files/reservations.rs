@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use api::node_policy::{KUBELET_FOLDER, KubeletReservations};
 use serde_json::{Value, json};
 
-use crate::files::folders::KUBELET_FOLDER;
 use crate::keys::Refusal;
 
 /// The resources that a kubelet reserves.
@@ -35,21 +34,6 @@ enum Field {
     EvictionHard,
 }
 
-/// Reservations of a kubelet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct KubeletReservations {
-    /// For programs of the operating system, by resource.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub system_reserved: BTreeMap<String, String>,
-    /// For the kubelet and the container runtime, by resource.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub kube_reserved: BTreeMap<String, String>,
-    /// Below which amounts the kubelet evicts pods at once, by signal.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub eviction_hard: BTreeMap<String, String>,
-}
-
 const RESOURCE: Refusal = Refusal {
     reason: "a kubelet reserves cpu, memory, ephemeral-storage and pid only, in quantities such as 500m or 1Gi",
     next_step: "Correct the name or the quantity.",
@@ -67,74 +51,66 @@ const MEMORY: Refusal = Refusal {
     next_step: "Reserve less, or select larger nodes.",
 };
 
-impl KubeletReservations {
-    /// Whether nothing is set.
-    pub fn is_empty(&self) -> bool {
-        self.system_reserved.is_empty() && self.kube_reserved.is_empty() && self.eviction_hard.is_empty()
+/// Checks names and quantities.
+///
+/// # Errors
+/// If a kubelet would not start with them, or would lose a threshold.
+pub fn check(reservations: &KubeletReservations) -> Result<(), Refusal> {
+    let is_resource = |(name, amount): (&String, &String)| {
+        RESOURCES.contains(&name.as_str()) && quantity(amount).is_some() && (name != "pid" || is_number(amount))
+    };
+    if !reservations.system_reserved.iter().chain(&reservations.kube_reserved).all(is_resource) {
+        return Err(RESOURCE);
     }
+    let names: Vec<&str> =
+        reservations.eviction_hard.keys().map(String::as_str).filter(|name| *name != PID_SIGNAL).collect();
+    if !reservations.eviction_hard.is_empty() && names != SIGNALS {
+        return Err(SIGNAL);
+    }
+    if !reservations.eviction_hard.values().all(|amount| is_threshold(amount)) {
+        return Err(THRESHOLD);
+    }
+    Ok(())
+}
 
-    /// Checks names and quantities.
-    ///
-    /// # Errors
-    /// If a kubelet would not start with them, or would lose a threshold.
-    pub fn check(&self) -> Result<(), Refusal> {
-        let is_resource = |(name, amount): (&String, &String)| {
-            RESOURCES.contains(&name.as_str()) && quantity(amount).is_some() && (name != "pid" || is_number(amount))
-        };
-        if !self.system_reserved.iter().chain(&self.kube_reserved).all(is_resource) {
-            return Err(RESOURCE);
-        }
-        let names: Vec<&str> =
-            self.eviction_hard.keys().map(String::as_str).filter(|name| *name != PID_SIGNAL).collect();
-        if !self.eviction_hard.is_empty() && names != SIGNALS {
-            return Err(SIGNAL);
-        }
-        if !self.eviction_hard.values().all(|amount| is_threshold(amount)) {
-            return Err(THRESHOLD);
-        }
-        Ok(())
-    }
+/// Checks that a node of this memory, in bytes, keeps room for pods.
+///
+/// # Errors
+/// If it does not.
+pub fn check_memory(reservations: &KubeletReservations, memory: u64) -> Result<(), Refusal> {
+    let memory = u128::from(memory) * 1000;
+    let reserved = |of: &BTreeMap<String, String>| of.get("memory").and_then(|amount| quantity(amount)).unwrap_or(0);
+    let threshold = reservations.eviction_hard.get("memory.available").map_or(0, |amount| match percent(amount) {
+        Some(percent) => memory / 10_000 * percent,
+        None => quantity(amount).unwrap_or(0),
+    });
+    let all = reserved(&reservations.system_reserved) + reserved(&reservations.kube_reserved) + threshold;
+    if all * 100 > memory * MEMORY_PERCENT { Err(MEMORY) } else { Ok(()) }
+}
 
-    /// Checks that a node of this memory, in bytes, keeps room for pods.
-    ///
-    /// # Errors
-    /// If it does not.
-    pub fn check_memory(&self, memory: u64) -> Result<(), Refusal> {
-        let memory = u128::from(memory) * 1000;
-        let reserved =
-            |of: &BTreeMap<String, String>| of.get("memory").and_then(|amount| quantity(amount)).unwrap_or(0);
-        let threshold = self.eviction_hard.get("memory.available").map_or(0, |amount| match percent(amount) {
-            Some(percent) => memory / 10_000 * percent,
-            None => quantity(amount).unwrap_or(0),
-        });
-        let all = reserved(&self.system_reserved) + reserved(&self.kube_reserved) + threshold;
-        if all * 100 > memory * MEMORY_PERCENT { Err(MEMORY) } else { Ok(()) }
-    }
+/// The flag of a kubelet's command line that sets a field, too: it outranks each drop-in.
+pub fn outranked_by<'a>(reservations: &KubeletReservations, command_line: &'a [String]) -> Option<&'a str> {
+    let is_set = |field| match field {
+        Field::SystemReserved => !reservations.system_reserved.is_empty(),
+        Field::KubeReserved => !reservations.kube_reserved.is_empty(),
+        Field::EvictionHard => !reservations.eviction_hard.is_empty(),
+    };
+    let flag = |argument: &&'a String| {
+        let (name, _) = flag(argument)?;
+        FLAGS.iter().any(|(known, field)| *known == name && is_set(*field)).then_some(name)
+    };
+    command_line.iter().find_map(|argument| flag(&argument))
+}
 
-    /// The flag of a kubelet's command line that sets a field, too: it outranks each drop-in.
-    pub fn outranked_by<'a>(&self, command_line: &'a [String]) -> Option<&'a str> {
-        let is_set = |field| match field {
-            Field::SystemReserved => !self.system_reserved.is_empty(),
-            Field::KubeReserved => !self.kube_reserved.is_empty(),
-            Field::EvictionHard => !self.eviction_hard.is_empty(),
-        };
-        let flag = |argument: &&'a String| {
-            let (name, _) = flag(argument)?;
-            FLAGS.iter().any(|(known, field)| *known == name && is_set(*field)).then_some(name)
-        };
-        command_line.iter().find_map(|argument| flag(&argument))
+/// The drop-in: a part of a KubeletConfiguration. JSON is read, too.
+pub fn drop_in(reservations: &KubeletReservations) -> String {
+    let mut object = serde_json::Map::new();
+    object.insert("apiVersion".to_owned(), json!("kubelet.config.k8s.io/v1beta1"));
+    object.insert("kind".to_owned(), json!("KubeletConfiguration"));
+    if let Value::Object(fields) = json!(reservations) {
+        object.extend(fields);
     }
-
-    /// The drop-in: a part of a KubeletConfiguration. JSON is read, too.
-    pub fn drop_in(&self) -> String {
-        let mut object = serde_json::Map::new();
-        object.insert("apiVersion".to_owned(), json!("kubelet.config.k8s.io/v1beta1"));
-        object.insert("kind".to_owned(), json!("KubeletConfiguration"));
-        if let Value::Object(fields) = json!(self) {
-            object.extend(fields);
-        }
-        format!("{:#}\n", Value::Object(object))
-    }
+    format!("{:#}\n", Value::Object(object))
 }
 
 /// The folder that a kubelet's command line names for drop-ins.
@@ -251,7 +227,7 @@ mod tests {
             thresholds("500Mi"),
             thresholds("5.5%"),
         ] {
-            assert_eq!(good.check(), Ok(()), "{good:?}");
+            assert_eq!(check(&good), Ok(()), "{good:?}");
         }
         for bad in [
             ("gpu", "1"),
@@ -262,21 +238,21 @@ mod tests {
             ("pid", "1k"),
             ("cpu", ".5"),
         ] {
-            assert_eq!(reservations(&[bad], &[], &[]).check(), Err(RESOURCE), "{bad:?}");
+            assert_eq!(check(&reservations(&[bad], &[], &[])), Err(RESOURCE), "{bad:?}");
         }
         for bad in ["0", "0%", "51%", "100%", "x", "10%%", "-5%"] {
-            assert_eq!(thresholds(bad).check(), Err(THRESHOLD), "{bad}");
+            assert_eq!(check(&thresholds(bad)), Err(THRESHOLD), "{bad}");
         }
     }
 
     #[test]
     fn thresholds_name_every_signal_or_none() {
-        assert_eq!(reservations(&[], &[], &[("memory.available", "500Mi")]).check(), Err(SIGNAL));
+        assert_eq!(check(&reservations(&[], &[], &[("memory.available", "500Mi")])), Err(SIGNAL));
         let mut more = thresholds("500Mi");
         more.eviction_hard.insert(PID_SIGNAL.to_owned(), "5%".to_owned());
-        assert_eq!(more.check(), Ok(()));
+        assert_eq!(check(&more), Ok(()));
         more.eviction_hard.insert("containerfs.available".to_owned(), "5%".to_owned());
-        assert_eq!(more.check(), Err(SIGNAL));
+        assert_eq!(check(&more), Err(SIGNAL));
     }
 
     #[test]
@@ -284,22 +260,22 @@ mod tests {
         let gibibytes = |count: u64| count << 30;
         let mut half = reservations(&[("memory", "1Gi")], &[("memory", "2Gi")], &[]);
         half.eviction_hard = thresholds("1Gi").eviction_hard;
-        assert_eq!(half.check_memory(gibibytes(8)), Ok(()));
-        assert_eq!(half.check_memory(gibibytes(8) - 1), Err(MEMORY));
-        assert_eq!(thresholds("50%").check_memory(gibibytes(8)), Ok(()));
+        assert_eq!(check_memory(&half, gibibytes(8)), Ok(()));
+        assert_eq!(check_memory(&half, gibibytes(8) - 1), Err(MEMORY));
+        assert_eq!(check_memory(&thresholds("50%"), gibibytes(8)), Ok(()));
         half.eviction_hard = thresholds("20%").eviction_hard;
-        assert_eq!(half.check_memory(gibibytes(8)), Err(MEMORY));
-        assert_eq!(half.check_memory(gibibytes(16)), Ok(()));
+        assert_eq!(check_memory(&half, gibibytes(8)), Err(MEMORY));
+        assert_eq!(check_memory(&half, gibibytes(16)), Ok(()));
     }
 
     #[test]
     fn flag_that_outranks_the_drop_in_is_named() {
         let oke = line("/usr/bin/kubelet --config=/etc/kubernetes/kubelet-config.json --kube-reserved=cpu=500m --v 2");
-        assert_eq!(reservations(&[], &[("cpu", "1")], &[]).outranked_by(&oke), Some("kube-reserved"));
-        assert_eq!(reservations(&[("cpu", "1")], &[], &[]).outranked_by(&oke), None);
+        assert_eq!(outranked_by(&reservations(&[], &[("cpu", "1")], &[]), &oke), Some("kube-reserved"));
+        assert_eq!(outranked_by(&reservations(&[("cpu", "1")], &[], &[]), &oke), None);
         let spaced = line("kubelet -eviction-hard memory.available<1Gi --node-labels=a=--system-reserved=x");
-        assert_eq!(thresholds("1Gi").outranked_by(&spaced), Some("eviction-hard"));
-        assert_eq!(reservations(&[("cpu", "1")], &[], &[]).outranked_by(&spaced), None);
+        assert_eq!(outranked_by(&thresholds("1Gi"), &spaced), Some("eviction-hard"));
+        assert_eq!(outranked_by(&reservations(&[("cpu", "1")], &[], &[]), &spaced), None);
     }
 
     #[test]
@@ -310,7 +286,7 @@ mod tests {
 
     #[test]
     fn drop_in_has_what_is_named_and_nothing_else() {
-        let text = reservations(&[("cpu", "500m")], &[], &[]).drop_in();
+        let text = drop_in(&reservations(&[("cpu", "500m")], &[], &[]));
         let read: Value = serde_json::from_str(&text).unwrap();
         let expected = json!({
             "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "systemReserved": { "cpu": "500m" }
