@@ -36,7 +36,8 @@ use crate::leader_context::LeaderContext;
 use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::network_test::{AT_ONCE, NetworkTests};
-use crate::node_policy::run::NodePolicies;
+use crate::node_policy::files::FilePods;
+use crate::node_policy::run::{DocumentOrigin, NodePolicies};
 use crate::node_task::run::TaskRunner;
 use crate::node_task::{Reboots, TaskContext};
 use crate::profile::node_pools::NodePoolReader;
@@ -89,7 +90,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let probe_pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
     let network_tests = leader.network_tests(channel_agents(&member, &roster, &probe_pods), &settings, oci_host);
-    let policies = leader.node_policies(&member, &roster, cluster, term);
+    let policies = leader.node_policies(&member, &roster, &settings, DocumentOrigin { cluster, term });
     let policy_views = policies.shared.clone();
     measure(&status_server, &work, &store, budget, roster.clone());
     let (attachments_read, mut attachments) = watch::channel(false);
@@ -222,8 +223,8 @@ impl LeaderContext {
         &self,
         member: &FleetMember,
         roster: &Arc<SharedRoster>,
-        cluster: String,
-        term: LeaderTerm,
+        settings: &Settings,
+        origin: DocumentOrigin,
     ) -> NodePolicies {
         NodePolicies {
             client: self.client.clone(),
@@ -233,8 +234,13 @@ impl LeaderContext {
             events: self.events.clone(),
             metrics: self.metrics.clone(),
             shared: Arc::default(),
-            cluster,
-            term,
+            file_pods: FilePods {
+                client: self.client.clone(),
+                namespace: member.namespace.clone(),
+                identity: settings.lease.identity.clone().unwrap_or_default(),
+                grants: settings.file_grants(),
+            },
+            origin,
         }
     }
 

@@ -6,6 +6,7 @@
 //!   roster (summaries) ───────────▲                                  │                                    │
 //!   ConfigMap, key stop ──────────┘                                  ▼                                    ▼
 //!                                              statuses, finalizers, Events, views          agents, by the channel
+//!   answers about files ─▶ files (pure) ─▶ Pods that apply them
 //! ```
 
 mod agents;
@@ -13,6 +14,7 @@ mod clocks;
 mod engine;
 mod events;
 mod facts;
+pub(crate) mod files;
 mod node_input;
 mod render;
 mod rollout;

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use resident::args::{NodeIpMissing, Toggle};
 use resident::config::ProgramSettings;
 use resident::scrape::MetricsPort;
+use tunables::files::FileGrant;
 
 use crate::args::Options;
 use crate::fleet::poll::PollLimits;
@@ -36,6 +37,15 @@ impl Settings {
     pub(crate) fn enabled_actions(&self) -> EnabledActions {
         let is_any = self.options.operations.tasks == Toggle::On;
         EnabledActions { is_any, is_reboot: is_any && self.options.operations.task_reboots == Toggle::On }
+    }
+}
+
+impl Settings {
+    /// What the cluster's owner permits of files.
+    pub(crate) fn file_grants(&self) -> Vec<FileGrant> {
+        let switches = &self.options.operations;
+        let grants = [(switches.host_files, FileGrant::HostFiles), (switches.host_code, FileGrant::HostCode)];
+        grants.into_iter().filter(|(switch, _)| *switch == Toggle::On).map(|(_, grant)| grant).collect()
     }
 }
 

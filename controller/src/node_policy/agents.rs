@@ -5,8 +5,8 @@ use std::time::Duration;
 use channel::{Client, Peer, Reply, Request, SendError};
 use resident::logging::chain;
 use tunables::answer::ANSWER_MAX;
-use tunables::document::POLICY_PATH;
-use tunables::{NodeAnswer, NodeDocument};
+use tunables::document::{FILES_PATH, POLICY_PATH};
+use tunables::{FileConfirmation, NodeAnswer, NodeDocument};
 use vcn::{excerpt, printable};
 
 use super::engine::SendProblem;
@@ -33,6 +33,13 @@ pub(crate) async fn send(client: &Client, peer: Peer, document: &NodeDocument) -
 /// Reads an agent's answer about its document.
 pub(crate) async fn read(client: &Client, peer: Peer) -> Result<NodeAnswer, String> {
     let reply = client.send(peer, Request::get(POLICY_PATH), LIMIT).await.map_err(|error| chain(&error))?;
+    read_reply(&reply)
+}
+
+/// Confirms a change of files.
+pub(crate) async fn confirm(client: &Client, peer: Result<Peer, String>, order: &str) -> Result<NodeAnswer, String> {
+    let body = serde_json::to_vec(&FileConfirmation { order: order.to_owned() }).map_err(|error| error.to_string())?;
+    let reply = client.send(peer?, Request::post(FILES_PATH, body), LIMIT).await.map_err(|error| chain(&error))?;
     read_reply(&reply)
 }
 

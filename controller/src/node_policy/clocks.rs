@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tunables::{Baseline, DocumentMode, NodeAnswer, NodeDocument, PolicyState};
 
 use super::facts::SentRevision;
+use super::files::leaves_files;
 
 /// The longest soak that a policy may have: what was undone longer ago is forgotten.
 const SOAK_MAX: Duration = Duration::from_secs(86_400);
@@ -84,7 +85,10 @@ impl NodeClocks {
         for (uid, clock) in before {
             let is_undone = clock.revision.is_empty();
             let is_young = clock.applied.is_some_and(|applied| at.saturating_duration_since(applied) < SOAK_MAX);
-            if is_undone && is_young {
+            if is_undone && leaves_files(answer, &uid) {
+                // It is watched from when its files are gone, too.
+                self.policies.insert(uid, Clock { applied: Some(at), ..clock });
+            } else if is_undone && is_young {
                 self.policies.insert(uid, clock);
             } else if is_confirmed && clock.mode == DocumentMode::Apply && !is_undone {
                 self.policies.insert(uid, Clock { applied: Some(at), ..Clock::default() });

@@ -7,6 +7,7 @@
 //!   answers, clocks ────────┘             └─▶ views
 //! ```
 
+mod files;
 mod orphans;
 mod policies;
 mod views;
@@ -18,11 +19,13 @@ use std::time::Duration;
 use api::{NodePolicy, NodePolicyStatus};
 use health::summary::NodePolicyState;
 use tokio::time::Instant;
+use tunables::files::FileGrant;
 use tunables::merge::Conflict;
 use tunables::{LeaderTerm, NodeAnswer, NodeDocument};
 
 use super::clocks::NodeClocks;
 use super::facts::AgentState;
+use super::files::{FileActions, FilePod, FilesMemory};
 use super::node_input::NodeInput;
 use super::render::{PlannedPolicy, RenderedDocument, Renderer};
 use super::select::{Selection, compile};
@@ -55,6 +58,10 @@ pub(crate) struct World<'a> {
     pub cluster: &'a str,
     /// This leader's term, for documents.
     pub term: &'a LeaderTerm,
+    /// What the cluster's owner permits of files.
+    pub grants: &'a [FileGrant],
+    /// The Pods that apply files, if they were listed.
+    pub pods: Option<&'a [FilePod]>,
     pub now: Instant,
 }
 
@@ -66,6 +73,8 @@ pub(crate) struct Actions {
     pub read: Vec<String>,
     /// Agents whose summary is to be read soon, because they change.
     pub hurry: Vec<String>,
+    /// Pods that apply files, and changes that wait for this leader.
+    pub files: FileActions,
     pub statuses: Vec<StatusUpdate>,
     pub finalizers: Vec<FinalizerUpdate>,
 }
@@ -104,6 +113,7 @@ pub(crate) struct Engine {
     outdated: BTreeMap<String, Option<String>>,
     conflicts: BTreeMap<String, (u32, Conflict)>,
     stopped: Option<String>,
+    files: FilesMemory,
 }
 
 #[derive(Debug, Default)]
@@ -170,7 +180,9 @@ impl Engine {
         (self.plans, self.moving) = (plans, moving);
         self.stopped = world.stopped.map(str::to_owned);
         self.send(world, &mut actions);
-        actions.hurry = self.moving.values().flatten().cloned().collect::<BTreeSet<_>>().into_iter().collect();
+        self.plan_files(world, &mut actions);
+        let moving = self.moving.values().flatten().cloned().chain(std::mem::take(&mut actions.hurry));
+        actions.hurry = moving.collect::<BTreeSet<_>>().into_iter().collect();
         actions
     }
 

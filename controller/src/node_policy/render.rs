@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use api::NodeSettings;
 use api::node_policy::PolicyRemoval;
 use tunables::merge::{Conflict, NodeItems, PolicyOfNode, merge};
 use tunables::{DocumentMode, NodeAnswer, NodeDocument};
 
 use super::facts::DueRevision;
+use super::files::FileBudget;
 use super::node_input::NodeInput;
 use super::rollout::RolloutPlan;
 use super::select::CompiledPolicy;
@@ -30,6 +32,15 @@ type DuePolicies = Vec<(usize, DueRevision)>;
 pub(crate) struct RenderedDocument {
     key: u64,
     revision: String,
+    /// The hash of the order of its files; empty without any.
+    order: String,
+}
+
+impl RenderedDocument {
+    /// Whether an agent with this document and this order has what this leader sent, or would send.
+    pub(crate) fn has(&self, document: &str, order: &str) -> bool {
+        !self.order.is_empty() && self.order == order && self.revision == document
+    }
 }
 
 pub(crate) struct Renderer<'a> {
@@ -60,7 +71,9 @@ impl<'a> Renderer<'a> {
     ) -> Option<NodeDocument> {
         let due = self.plans.iter().enumerate().filter_map(|(index, it)| Some((index, *it.plan.due.get(node.name())?)));
         let due: DuePolicies = due.filter(|(_, due)| *due != DueRevision::Absent).collect();
-        if due.iter().any(|(_, due)| *due == DueRevision::Unknown) || due.is_empty() && answer.policies.is_empty() {
+        if due.iter().any(|(_, due)| *due == DueRevision::Unknown)
+            || due.is_empty() && answer.policies.is_empty() && answer.files.is_none()
+        {
             return None;
         }
         let items = self.items(&due);
@@ -82,7 +95,7 @@ impl<'a> Renderer<'a> {
             return None;
         }
         let document = NodeDocument::new(self.cluster, instance.as_deref(), &items, node.baseline());
-        *rendered = RenderedDocument { key, revision: document.revision.clone() };
+        *rendered = RenderedDocument { key, revision: document.revision.clone(), order: String::new() };
         (document.revision != answer.document).then_some(document)
     }
 
@@ -99,6 +112,25 @@ impl<'a> Renderer<'a> {
 }
 
 impl PlannedPolicy {
+    /// The settings of a revision, if they are known.
+    pub(crate) fn settings_of(&self, revision: &str) -> Option<&NodeSettings> {
+        if revision == self.policy.target {
+            return Some(&self.policy.object.spec.settings);
+        }
+        self.stable.as_ref().filter(|stable| stable.revision == revision).map(|stable| &stable.settings)
+    }
+
+    /// What its rollout permits of Pods, by its uid.
+    pub(crate) fn file_budget(&self) -> (&str, FileBudget<'_>) {
+        let rules = self.policy.object.spec.rollout.unwrap_or_default();
+        let budget = FileBudget {
+            max_unavailable: rules.max_unavailable(self.plan.due.len()),
+            max_failures: rules.max_failures(),
+            unavailable: &self.plan.unavailable,
+        };
+        (&self.policy.uid, budget)
+    }
+
     fn of_node(&self, due: DueRevision) -> Option<PolicyOfNode<'_>> {
         let CompiledPolicy { object, name, uid, created, target, .. } = &self.policy;
         let blank = PolicyOfNode {

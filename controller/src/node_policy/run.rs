@@ -5,6 +5,9 @@
 //!                                        └──▶ statuses and finalizers, one after the other
 //! ```
 
+mod file_pods;
+mod objects;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,13 +25,14 @@ use tunables::view::{PoliciesView, PolicyView};
 use tunables::{LeaderTerm, NodeAnswer, NodeDocument};
 
 use super::engine::{Actions, Engine, FinalizerUpdate, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
+use super::files::{Confirmation, FilePod, FilePods};
 use super::node_input::NodeInput;
 use super::status_clock::StatusClock;
 use super::{agents, events};
 use crate::cluster::events::Events;
 use crate::cluster::object_writes::{write_finalizer, write_status};
 use crate::cluster::stop_switch::StopSwitch;
-use crate::cluster::store::{NodeView, Store, StoreUpdate, WatchedKind, follow};
+use crate::cluster::store::{NodeView, Store, WatchedKind, follow};
 use crate::fleet::shared::SharedRoster;
 use crate::fleet::view::PolicyViews;
 use crate::report::metrics::Metrics;
@@ -54,8 +58,15 @@ pub(crate) struct NodePolicies {
     pub events: Events,
     pub metrics: Arc<Metrics>,
     pub shared: Arc<SharedEngine>,
+    pub file_pods: FilePods,
+    pub origin: DocumentOrigin,
+}
+
+/// Whose documents they are.
+pub(crate) struct DocumentOrigin {
     /// The cluster's uid.
     pub cluster: String,
+    /// This leader's.
     pub term: LeaderTerm,
 }
 
@@ -67,18 +78,22 @@ pub(crate) struct SharedEngine(Mutex<Engine>);
 enum AgentRequest {
     Send(String, Box<NodeDocument>),
     Read(String),
+    /// Confirms a change of files, if the node is Ready after it.
+    Confirm(Confirmation),
 }
 
 /// What became of a request.
 enum Outcome {
     Sent(String, Result<NodeAnswer, SendProblem>),
     Read(String, Result<NodeAnswer, String>),
+    /// The node is not Ready yet, or the agent did not take the confirmation.
+    Unconfirmed(String),
 }
 
 impl AgentRequest {
     fn node(&self) -> &str {
         match self {
-            Self::Send(node, _) | Self::Read(node) => node,
+            Self::Send(node, _) | Self::Read(node) | Self::Confirm(Confirmation { node, .. }) => node,
         }
     }
 
@@ -139,12 +154,17 @@ impl NodePolicies {
         loop {
             let policies = objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let switch = stopped.borrow_and_update().clone();
-            let Actions { send, read, hurry, statuses, finalizers } = self.step(&policies, &switch);
+            let pods = self.list_pods().await;
+            let Actions { send, read, hurry, files, statuses, finalizers } =
+                self.step(&policies, &switch, pods.as_deref());
             let is_moving = !hurry.is_empty() || !requests.is_empty();
             self.hurry(&hurry);
             let sends = send.into_iter().map(|(node, document)| AgentRequest::Send(node, Box::new(document)));
-            let mut queued: VecDeque<AgentRequest> = sends.chain(read.into_iter().map(AgentRequest::Read)).collect();
+            let confirmations = files.confirm.iter().cloned().map(AgentRequest::Confirm);
+            let reads = read.into_iter().map(AgentRequest::Read);
+            let mut queued: VecDeque<AgentRequest> = confirmations.chain(sends).chain(reads).collect();
             self.write_finalizers(&finalizers).await;
+            self.write_pods(&files).await;
             let is_urgent = self.write(&statuses, &mut clock).await;
             let earliest = Instant::now() + PACE;
             let mut next = Instant::now() + if is_moving || !queued.is_empty() { MOVING } else { RESTING };
@@ -181,7 +201,7 @@ impl NodePolicies {
         }
     }
 
-    fn step(&self, policies: &PolicyObjects, switch: &StopSwitch) -> Actions {
+    fn step(&self, policies: &PolicyObjects, switch: &StopSwitch, pods: Option<&[FilePod]>) -> Actions {
         let (nodes, now) = (self.store.nodes(), Instant::now());
         let roster = self.roster.lock();
         let inputs = nodes.iter().map(|view: &Arc<NodeView>| NodeInput {
@@ -190,8 +210,8 @@ impl NodePolicies {
             answered: roster.last_answer(&view.name),
         });
         let inputs: Vec<NodeInput<'_>> = inputs.collect();
-        let Self { cluster, term, .. } = self;
-        let world = World { policies, nodes: &inputs, stopped: switch.reason(), cluster, term, now };
+        let Self { origin: DocumentOrigin { cluster, term }, file_pods: FilePods { grants, .. }, .. } = self;
+        let world = World { policies, nodes: &inputs, stopped: switch.reason(), cluster, term, grants, pods, now };
         let mut engine = self.shared.lock();
         let actions = engine.step(&world);
         self.metrics.policies.set(engine.census(), switch.reason().is_some());
@@ -228,6 +248,9 @@ impl NodePolicies {
                 };
                 Outcome::Read(node, result)
             }
+            AgentRequest::Confirm(confirmation) => {
+                self.confirm(confirmation, peer.map_err(|error| error.to_string())).await
+            }
         }
     }
 
@@ -236,6 +259,7 @@ impl NodePolicies {
         match outcome {
             Outcome::Sent(node, result) => engine.note_sent(&node, result, now),
             Outcome::Read(node, result) => engine.note_read(&node, result, now),
+            Outcome::Unconfirmed(node) => engine.note_unconfirmed(&node),
         }
     }
 
@@ -278,41 +302,6 @@ impl NodePolicies {
 fn take_next<T>(queued: &mut VecDeque<T>, in_flight: usize, stopped: &watch::Receiver<StopSwitch>) -> Option<T> {
     let may_send = in_flight < AT_ONCE && !stopped.has_changed().unwrap_or(false);
     may_send.then(|| queued.pop_front()).flatten()
-}
-
-impl PolicyObjects {
-    fn take(&mut self, news: StoreUpdate<Received<NodePolicy>>) {
-        match news {
-            StoreUpdate::All(all) => {
-                *self = Self::default();
-                all.into_iter().for_each(|object| self.apply(object));
-            }
-            StoreUpdate::One(object) => self.apply(object),
-            StoreUpdate::Gone(name) => self.delete(&name),
-        }
-    }
-
-    fn apply(&mut self, object: Received<NodePolicy>) {
-        let name = object.name_any();
-        self.delete(&name);
-        match object.0 {
-            Ok(object) => drop(self.objects.insert(name, Arc::new(object))),
-            Err(unreadable) => {
-                tracing::warn!(
-                    event = "node_policy.unreadable",
-                    name,
-                    error = unreadable.error,
-                    "nodes with this policy get no document"
-                );
-                self.unreadable.insert(name, unreadable.metadata.uid.unwrap_or_default());
-            }
-        }
-    }
-
-    fn delete(&mut self, name: &str) {
-        self.objects.remove(name);
-        self.unreadable.remove(name);
-    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,6 @@ pub(crate) enum PodPurpose<'a> {
     /// A NodeTask, by name and uid.
     Task { name: &'a str, uid: &'a str },
     /// The files of the node's policies, in the folders of these grants.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the leader does not start such Pods yet"))]
     Files(&'a [FileGrant]),
 }
 

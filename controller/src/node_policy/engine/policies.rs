@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
 
 use api::node_policy::PolicyMode;
-use api::{NodePolicyStatus, POLICY_FINALIZER};
-use tunables::{ItemReport, ItemState};
+use api::{NodePolicyStatus, POLICY_FINALIZER, PolicyReason};
+use tunables::{ItemReport, ItemState, NodeAnswer};
 
 use super::{Actions, Engine, FinalizerUpdate, PATIENCE, PolicyStep, StatusUpdate, World};
-use crate::node_policy::facts::{AgentState, DueRevision, FleetFacts, HeldRevision, NodeFacts, PolicyFacts};
+use crate::node_policy::facts::{AgentState, DueRevision, FleetFacts, HeldRevision, NodeFacts, NodeFault, PolicyFacts};
+use crate::node_policy::files::leaves_files;
 use crate::node_policy::node_input::NodeInput;
 use crate::node_policy::render::PlannedPolicy;
 use crate::node_policy::rollout;
@@ -110,7 +112,12 @@ impl Engine {
         let answer = known.map(|known| &known.answer);
         let held = answer.and_then(|answer| answer.policy(&policy.uid));
         let sent = memory.clocks.sent(&policy.uid);
-        let applied_for = memory.clocks.applied_for(&policy.uid, node.answered);
+        // A policy whose files are still there is not gone yet.
+        let is_left = held.is_none() && answer.is_some_and(|answer| leaves_files(answer, &policy.uid));
+        let applied_for = match is_left {
+            true => Some(Duration::ZERO),
+            false => memory.clocks.applied_for(&policy.uid, node.answered),
+        };
         if !is_selected && held.is_none() && sent.is_none() && applied_for.is_none() {
             return None;
         }
@@ -132,9 +139,24 @@ impl Engine {
             is_new: memory.clocks.is_new(&policy.uid),
             is_incomplete: answer.is_some_and(|answer| answer.items_of(&policy.name).any(is_impossible)),
             is_ready: node.is_ready(),
-            fault: baseline.and_then(|baseline| node.fault(held, answer, baseline)),
+            fault: baseline
+                .and_then(|baseline| node.fault(held, answer, baseline))
+                .or_else(|| self.file_fault(node, policy, answer)),
             is_busy: busy.contains(node.name()),
         })
+    }
+
+    /// The fault of a node on which no Pod can apply the files of a policy.
+    fn file_fault(
+        &self,
+        node: &NodeInput<'_>,
+        policy: &CompiledPolicy,
+        answer: Option<&NodeAnswer>,
+    ) -> Option<NodeFault> {
+        let answer = answer?;
+        let held = answer.policy(&policy.uid)?;
+        let is_affected = self.has_failed_pods(node.name(), answer) && self.needs_files(&policy.uid, &held.revision);
+        is_affected.then(|| NodeFault { reason: PolicyReason::Failed, item: "files".to_owned() })
     }
 
     /// Nodes that the plan is about to change.

@@ -350,7 +350,8 @@ impl Cluster {
             .collect();
         let stopped = self.stopped.clone();
         let (policies, nodes, term, now) = (&policies, &inputs, &self.term, self.now);
-        let world = World { policies, nodes, stopped: stopped.as_deref(), cluster: "c", term, now };
+        let world =
+            World { policies, nodes, stopped: stopped.as_deref(), cluster: "c", term, grants: &[], pods: None, now };
         let actions = self.engine.step(&world);
         assert!(actions.send.iter().all(|(_, document)| document.term == self.term));
         let moving = actions.hurry.len();
@@ -377,7 +378,7 @@ impl Cluster {
     }
 
     fn carry_out(&mut self, actions: Actions) {
-        let Actions { send, read, hurry, statuses, finalizers } = actions;
+        let Actions { send, read, hurry, statuses, finalizers, .. } = actions;
         let now = self.now;
         for node in hurry {
             let agent = self.agent(&node);

@@ -1,0 +1,80 @@
+//! Files of NodePolicies: the leader starts a Pod on each node whose agent answers that files differ, and confirms a change when the node
+//! is Ready after it. The document and the rollout decide which node may have which files; this decides when its Pod runs.
+//!
+//! ```text
+//!   answers, Pods ─▶ plan (pure): one failure domain, maxUnavailable ─▶ create, delete ─▶ pods
+//!                                                                    └▶ confirm: Node Ready since the restart ─▶ agent
+//! ```
+
+mod plan;
+mod pods;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use plan::{Confirmation, FileActions, FileBudget, FileNode, FileOwner, FilesInput, PodEnd, plan};
+pub(crate) use pods::{FilePod, FilePods};
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tunables::{FilesState, NodeAnswer};
+
+/// How long a node without a new answer is left alone after its Pod ended: the agent is asked meanwhile.
+const ANSWER_DELAY: Duration = Duration::from_secs(30);
+/// After so many Pods that failed, the node has failed.
+const FAILURES_MAX: u32 = 3;
+
+/// What this leader remembers about Pods that ended, by node.
+#[derive(Debug, Default)]
+pub(crate) struct FilesMemory {
+    ends: HashMap<String, EndedPods>,
+    /// Whether no node has a Pod or needs one. A new leader looks first.
+    pub(crate) is_settled: bool,
+}
+
+#[derive(Debug)]
+struct EndedPods {
+    order: String,
+    failures: u32,
+    retry: Instant,
+}
+
+impl FilesMemory {
+    /// Whether a Pod for this order may be created.
+    fn may_start(&self, node: &str, order: &str, now: Instant) -> bool {
+        self.ends.get(node).is_none_or(|ends| ends.order != order || ends.retry <= now)
+    }
+
+    /// A Pod ended, and is deleted.
+    pub(crate) fn note_end(&mut self, end: &PodEnd, now: Instant) {
+        let known = self.ends.remove(&end.node).filter(|known| known.order == end.order);
+        let failures = match &end.failure {
+            Some(_) => known.map_or(0, |known| known.failures).saturating_add(1),
+            None => 0,
+        };
+        let retry = now + ANSWER_DELAY * failures.clamp(1, 10);
+        self.ends.insert(end.node.clone(), EndedPods { order: end.order.clone(), failures, retry });
+    }
+
+    /// Whether the Pods of this order fail on a node.
+    pub(crate) fn has_failed(&self, node: &str, order: &str) -> bool {
+        self.ends.get(node).is_some_and(|ends| ends.failures >= FAILURES_MAX && order.starts_with(&ends.order))
+    }
+
+    /// Forgets nodes that are gone.
+    pub(crate) fn retain(&mut self, is_known: impl Fn(&str) -> bool) {
+        self.ends.retain(|node, _| is_known(node));
+    }
+}
+
+/// Whether a node's files change, or must.
+pub(crate) const fn is_unsettled(state: FilesState) -> bool {
+    matches!(state, FilesState::Due | FilesState::Changing | FilesState::Confirmable)
+}
+
+/// Whether a policy that is not in the node's document still has files there, and they will go.
+pub(crate) fn leaves_files(answer: &NodeAnswer, uid: &str) -> bool {
+    let files = answer.files.as_ref().filter(|files| is_unsettled(files.state));
+    files.is_some_and(|files| files.owners.iter().any(|owner| owner == uid))
+}

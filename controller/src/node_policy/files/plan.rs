@@ -1,0 +1,209 @@
+//! On which nodes a Pod starts, which Pods are deleted, and which changes are confirmed. Pure.
+//!
+//! Afterwards all nodes that change are in one failure domain, and of each policy no more nodes change or are unavailable than its
+//! `maxUnavailable`, but always one may.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::time::Instant;
+use tunables::FilesState;
+
+use super::{FilePod, FilesMemory};
+use crate::operations::PodState;
+
+/// A node whose agent answers about files.
+#[derive(Clone, Debug)]
+pub(crate) struct FileNode<'a> {
+    pub name: &'a str,
+    /// Nodes of one domain fail together: its zone and OCI's fault domain.
+    pub domain: String,
+    /// The order that it must have, if its agent has that one.
+    pub order: Option<&'a str>,
+    pub state: FilesState,
+    /// When the kubelet restarted, in seconds since 1970 by the node's clock.
+    pub kubelet_started: Option<i64>,
+    /// The policies that have files there.
+    pub owners: Vec<FileOwner<'a>>,
+    pub is_ready: bool,
+    /// Whether a request to the agent is in flight.
+    pub is_busy: bool,
+}
+
+/// A policy on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileOwner<'a> {
+    pub uid: &'a str,
+    /// Its revision; empty if the policy left the node, and its files are still there.
+    pub revision: &'a str,
+}
+
+/// What the rollout of a policy permits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileBudget<'a> {
+    pub max_unavailable: usize,
+    pub max_failures: usize,
+    /// Nodes that are unavailable without a change.
+    pub unavailable: &'a BTreeSet<String>,
+}
+
+/// What the plan depends on.
+pub(crate) struct FilesInput<'a> {
+    pub nodes: &'a [FileNode<'a>],
+    pub pods: &'a [FilePod],
+    /// By the policies' uids.
+    pub budgets: &'a BTreeMap<&'a str, FileBudget<'a>>,
+    pub is_stopped: bool,
+    pub now: Instant,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileActions {
+    pub create: Vec<PodRequest>,
+    pub delete: Vec<PodEnd>,
+    pub confirm: Vec<Confirmation>,
+}
+
+/// A Pod to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodRequest {
+    pub node: String,
+    pub order: String,
+}
+
+/// A Pod that ended, or does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodEnd {
+    pub pod: String,
+    pub node: String,
+    /// The beginning of its order, as its name has it.
+    pub order: String,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+/// A change whose agent waits for the leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Confirmation {
+    pub node: String,
+    pub order: String,
+    pub kubelet_started: Option<i64>,
+}
+
+/// Decides.
+pub(crate) fn plan(input: &FilesInput<'_>, memory: &FilesMemory) -> FileActions {
+    let mut actions = FileActions::default();
+    let mut pods: BTreeSet<&str> = BTreeSet::new();
+    let mut running: BTreeSet<&str> = BTreeSet::new();
+    for pod in input.pods {
+        pods.insert(&pod.node);
+        match pod.end() {
+            Some(end) => actions.delete.push(end),
+            None => drop(running.insert(&pod.node)),
+        }
+    }
+    let is_changing = |state| matches!(state, FilesState::Changing | FilesState::Confirmable);
+    running.extend(input.nodes.iter().filter(|node| is_changing(node.state)).map(|node| node.name));
+    for node in input.nodes.iter().filter(|node| node.state == FilesState::Confirmable && !node.is_busy) {
+        if let Some(order) = node.order {
+            let order = order.to_owned();
+            actions.confirm.push(Confirmation {
+                node: node.name.to_owned(),
+                order,
+                kubelet_started: node.kubelet_started,
+            });
+        }
+    }
+    if input.is_stopped {
+        return actions;
+    }
+    let mut budgets = Budgets::new(input, running);
+    for node in input.nodes {
+        let Some(order) = node.order.filter(|_| needs_pod(node, &pods)) else { continue };
+        if memory.may_start(node.name, pod_order(order), input.now) && budgets.take(node) {
+            actions.create.push(PodRequest { node: node.name.to_owned(), order: order.to_owned() });
+        }
+    }
+    actions
+}
+
+/// Whether a node needs a Pod and can run one. A change without a Pod is one whose Pod died: the next one takes it back.
+fn needs_pod(node: &FileNode<'_>, pods: &BTreeSet<&str>) -> bool {
+    let is_due = matches!(node.state, FilesState::Due | FilesState::Changing);
+    is_due && node.is_ready && !node.is_busy && !pods.contains(node.name)
+}
+
+/// The part of an order that the name of its Pod has.
+pub(crate) fn pod_order(order: &str) -> &str {
+    order.get(..16).unwrap_or(order)
+}
+
+impl FilePod {
+    /// How it ended, if it did.
+    fn end(&self) -> Option<PodEnd> {
+        let failure = match &self.state {
+            PodState::Ended(report) if report.reason == api::TaskReason::Succeeded => None,
+            PodState::Ended(report) => Some(report.message.clone()),
+            PodState::NeverRan(reason) | PodState::Invalid(reason) => Some(reason.clone()),
+            PodState::Waiting(reason) | PodState::Pulling(reason) if self.is_late => {
+                Some(format!("it has not started: {reason}"))
+            }
+            PodState::Waiting(_) | PodState::Pulling(_) | PodState::Running | PodState::Absent => return None,
+        };
+        Some(PodEnd { pod: self.name.clone(), node: self.node.clone(), order: self.order.clone(), failure })
+    }
+}
+
+/// What is left of the budgets.
+struct Budgets<'a> {
+    input: &'a FilesInput<'a>,
+    running: BTreeSet<&'a str>,
+    /// The domains of nodes that change.
+    domains: BTreeSet<&'a str>,
+}
+
+impl<'a> Budgets<'a> {
+    fn new(input: &'a FilesInput<'a>, running: BTreeSet<&'a str>) -> Self {
+        let is_running = |node: &&FileNode<'_>| running.contains(node.name);
+        let domains = input.nodes.iter().filter(is_running).map(|node| node.domain.as_str()).collect();
+        Self { input, running, domains }
+    }
+
+    /// Takes a place for a node, if there is one for each of its policies, and its domain is the only one that changes.
+    fn take(&mut self, node: &'a FileNode<'a>) -> bool {
+        if self.running.contains(node.name) {
+            return true;
+        }
+        let is_own_domain = self.domains.iter().all(|domain| *domain == node.domain);
+        if !is_own_domain || !node.owners.iter().all(|owner| self.has_place(*owner)) {
+            return false;
+        }
+        self.running.insert(node.name);
+        self.domains.insert(&node.domain);
+        true
+    }
+
+    fn has_place(&self, owner: FileOwner<'_>) -> bool {
+        let of_policy = |node: &&FileNode<'_>| node.owners.iter().any(|other| other.uid == owner.uid);
+        let changing: BTreeSet<&str> = self
+            .input
+            .nodes
+            .iter()
+            .filter(of_policy)
+            .map(|node| node.name)
+            .filter(|name| self.running.contains(name))
+            .collect();
+        let Some(budget) = self.input.budgets.get(owner.uid) else { return changing.is_empty() };
+        let of_revision =
+            |state| self.input.nodes.iter().filter(|node| node.state == state && node.owners.contains(&owner)).count();
+        let is_leaving = owner.revision.is_empty();
+        // The rollout judges the nodes that it sent something. Those that get the files without that are judged here.
+        if !is_leaving && of_revision(FilesState::RolledBack) > budget.max_failures {
+            return false;
+        }
+        let is_proven = is_leaving || of_revision(FilesState::Applied) > 0;
+        let limit = if is_proven { budget.max_unavailable } else { 1 };
+        let unavailable = budget.unavailable.iter().filter(|name| !changing.contains(name.as_str())).count();
+        changing.is_empty() || changing.len() + unavailable < limit
+    }
+}
