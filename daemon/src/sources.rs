@@ -6,6 +6,7 @@ pub(crate) mod backoff;
 pub(crate) mod cached_copy;
 pub(crate) mod container_runtime;
 pub(crate) mod host_links;
+pub(crate) mod host_units;
 pub(crate) mod instance_watch;
 pub(crate) mod machine_copy;
 pub(crate) mod npn;

@@ -39,11 +39,11 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
     };
     let created = pod.as_ref().and_then(|Received(pod)| pod.as_ref().ok()?.metadata.creation_timestamp.clone());
     let facts = Facts {
-        pod_age: created.map(|created| elapsed(context, &created, input)).unwrap_or_default(),
+        pod_watched: created.map(|created| watched(context, &created, input)).unwrap_or_default(),
         pod: state(pod, &input.running.node),
         capacity: input.view.as_ref().and_then(|view| view.ephemeral_storage),
         age: age(context, input),
-        watched: watched(context, input),
+        watched: input.running.since.as_ref().map(|since| watched(context, since, input)).unwrap_or_default(),
     };
     Some(plan::next(operation, &input.running, &facts))
 }
@@ -129,11 +129,10 @@ fn age(context: &TaskContext, input: &StepInput) -> Duration {
     input.running.since.as_ref().map(|since| elapsed(context, since, input)).unwrap_or_default()
 }
 
-/// For how long this leader has watched the step.
-fn watched(context: &TaskContext, input: &StepInput) -> Duration {
+/// For how long this leader has known what began then: by its own clock, whatever the API server's clock shows.
+fn watched(context: &TaskContext, since: &Time, input: &StepInput) -> Duration {
     let uid = input.task.metadata.uid.as_deref().unwrap_or_default();
-    let watched = |since| context.ages.watched(uid, since, input.now, Instant::now());
-    input.running.since.as_ref().map(watched).unwrap_or_default()
+    context.ages.watched(uid, since, input.now, Instant::now())
 }
 
 fn elapsed(context: &TaskContext, since: &Time, input: &StepInput) -> Duration {

@@ -65,6 +65,9 @@ pub struct Summary {
     /// Its policies, from an agent that takes policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_policy: Option<NodePolicyState>,
+    /// Units of systemd that operations of the controller started on the node, and that run now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operation_units: Vec<String>,
     /// Whether new pods can start.
     pub ready: bool,
     /// How many signals have which verdict.
@@ -251,7 +254,7 @@ impl Summary {
     pub fn etag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         (self.version, &self.node, &self.instance, &self.shape, &self.agent, &self.controller_rules).hash(&mut hasher);
-        self.node_policy.hash(&mut hasher);
+        (&self.node_policy, &self.operation_units).hash(&mut hasher);
         (self.ready, self.counts, &self.boot_id, self.started_unix_millis, &self.not_measured).hash(&mut hasher);
         for check in &self.checks {
             (&check.name, &check.subject, check.verdict, check.severity, check.action, check.since_unix_millis)

@@ -27,6 +27,7 @@ use crate::reconcile::kernel_limits::RepairGate;
 use crate::report::status::Status;
 use crate::report::status_server::StatusServer;
 use crate::settings::Settings;
+use crate::sources::host_units;
 
 pub(super) struct Answers {
     pub(super) settings: Arc<Settings>,
@@ -118,6 +119,7 @@ impl Answers {
             boot_id: Some(self.status_server.agent.boot.as_str().to_owned()),
             started_unix_millis: Some(self.status_server.agent.started_unix_millis),
             node_policy: Some(self.status_server.agent.policies.summary()),
+            operation_units: host_units::of_operations(&self.settings.host_root),
             ready: readiness.ready,
             checks: readiness.conditions.iter().map(check).collect(),
             ..Summary::default()

@@ -5,6 +5,7 @@ use std::path::Path;
 use tunables::{Item, ItemReport, ItemState, keys};
 
 use super::resolve::Resolved;
+use crate::sources::host_units::is_running;
 
 /// Units of programs that set kernel settings again and again, each with its name.
 const UNITS: [(&str, &str); 2] = [("tuned.service", "TuneD"), ("NetworkManager.service", "NetworkManager")];
@@ -39,12 +40,8 @@ fn likely_writer(item: &Item, resolved: &Resolved, host_root: &Path) -> String {
 }
 
 fn running_unit(host_root: &Path) -> String {
-    let is_running = |unit: &str| {
-        // With version 1 of cgroups, systemd has a hierarchy of its own.
-        let folders = ["sys/fs/cgroup/system.slice", "sys/fs/cgroup/systemd/system.slice"];
-        folders.iter().any(|folder| host_root.join(folder).join(unit).is_dir())
-    };
-    let running: Vec<&str> = UNITS.iter().filter(|(unit, _)| is_running(unit)).map(|(_, name)| *name).collect();
+    let running = UNITS.iter().filter(|(unit, _)| is_running(host_root, unit));
+    let running: Vec<&str> = running.map(|(_, name)| *name).collect();
     if running.is_empty() { "unknown".to_owned() } else { running.join(" or ") }
 }
 

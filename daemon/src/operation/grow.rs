@@ -1,13 +1,16 @@
 //! Grows the root disk as Oracle's documentation describes it: the disk is read again, oci-growfs grows partition, volume and file system,
 //! and the kubelet restarts, because it reads its capacity at its start only. The controller proves it by the Node's capacity.
 
+mod layers;
+
 use std::time::Duration;
 
 use api::TaskReason;
 use api::operation::OperationReport;
 use systemd::Systemd;
 
-use super::shell::{run, run_alone};
+use self::layers::{Layers, SIZES};
+use super::shell::{Output, last_line, run, run_alone};
 use super::{Failure, restart};
 
 const KUBELET: &str = "kubelet.service";
@@ -34,15 +37,31 @@ pub(super) async fn grow(systemd: &Systemd) -> Result<OperationReport, Failure> 
     let report =
         |reason, message: &str| OperationReport { file_system: Some(after), ..OperationReport::new(reason, message) };
     if after <= before {
-        if !output.has_nothing_to_grow() {
-            output.success("oci-growfs")?;
-        }
+        explain(systemd, output).await?;
         let message = "there is no free space behind the root file system: nothing was changed";
         return Ok(report(TaskReason::NotGrown, message));
     }
     // What counts is the file system, whatever oci-growfs says.
     restart::restart(systemd, KUBELET).await?;
     Ok(report(TaskReason::Succeeded, &format!("the file system grew by {} bytes to {after}", after - before)))
+}
+
+/// Why the file system did not grow. There is no free space only if growpart found none, and each layer uses all of the one below.
+///
+/// # Errors
+/// When oci-growfs failed, or an earlier growth stopped halfway.
+async fn explain(systemd: &Systemd, output: Output) -> Result<(), Failure> {
+    let failed = |message: String| Failure { reason: TaskReason::OperationFailed, message };
+    if !output.has_nothing_to_grow() {
+        let last = output.success("oci-growfs")?;
+        return Err(failed(format!("oci-growfs succeeded, but the file system did not grow: {}", last_line(&last))));
+    }
+    let sizes =
+        run(systemd, "sizes", &["/bin/sh", "-c", SIZES], SHORT).await?.success("reading the sizes of the layers")?;
+    let layers = Layers::read(&sizes).ok_or_else(|| {
+        failed(format!("growpart found no free space; the sizes of the layers are unknown: {}", last_line(&sizes)))
+    })?;
+    layers.gap().map_or(Ok(()), |gap| Err(failed(format!("an earlier growth stopped halfway: {gap}"))))
 }
 
 async fn size(systemd: &Systemd) -> Result<u64, Failure> {

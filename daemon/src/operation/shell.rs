@@ -88,8 +88,13 @@ impl Output {
         if self.exit.is_success() {
             return Ok(self.text);
         }
-        let last = self.text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without output").trim();
+        let last = last_line(&self.text);
         let message = format!("{name} ended with {} {}: {last}", self.exit.result, self.exit.status);
         Err(Failure { reason: TaskReason::OperationFailed, message })
     }
+}
+
+/// The last line with words.
+pub(super) fn last_line(text: &str) -> &str {
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without output").trim()
 }

@@ -27,8 +27,8 @@ const PROOF_LIMIT: Duration = Duration::from_mins(3);
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub pod: PodState,
-    /// How long ago the Pod was created: the step is older where the API server refused the Pod, or a leader died.
-    pub pod_age: Duration,
+    /// For how long this leader has known the Pod: the step is older where the API server refused the Pod, or a leader died.
+    pub pod_watched: Duration,
     /// The Node's ephemeral-storage in bytes.
     pub capacity: Option<u64>,
     /// How long ago the step began.
@@ -55,7 +55,7 @@ pub(super) fn next(operation: Operation, running: &RunningNode, facts: &Facts) -
         }),
         CREATING => match &facts.pod {
             PodState::Absent => Next::Wait("its Pod is being created".to_owned()),
-            PodState::Waiting(reason) if facts.pod_age >= START_LIMIT && facts.watched >= WATCH_MIN => Next::Failed(
+            PodState::Waiting(reason) if facts.pod_watched >= START_LIMIT => Next::Failed(
                 TaskReason::NotStarted,
                 format!("its Pod has not started after {} s: {reason}", START_LIMIT.as_secs()),
             ),
@@ -73,11 +73,13 @@ pub(super) fn next(operation: Operation, running: &RunningNode, facts: &Facts) -
             }
             PodState::Invalid(text) | PodState::NeverRan(text) => Next::Failed(TaskReason::ResultInvalid, text.clone()),
             PodState::Ended(report) => judge(operation, report, facts, go),
-            PodState::Running | PodState::Waiting(_) | PodState::Pulling(_) => {
-                if !facts.is_late(operation.limit() + END_LIMIT) {
-                    return Next::Wait("the operation runs".to_owned());
-                }
+            PodState::Running | PodState::Waiting(_) | PodState::Pulling(_)
+                if facts.is_late(operation.limit() + END_LIMIT) =>
+            {
                 Next::Failed(TaskReason::ResultInvalid, "the kubelet does not report the end of its Pod".to_owned())
+            }
+            PodState::Running | PodState::Waiting(_) | PodState::Pulling(_) => {
+                Next::Wait("the operation runs".to_owned())
             }
         },
         PROVING => match &facts.pod {
@@ -151,7 +153,7 @@ mod tests {
 
     fn facts(pod: PodState, seconds: u64) -> Facts {
         let age = Duration::from_secs(seconds);
-        Facts { pod, pod_age: age, capacity: Some(46 * GIB), age, watched: age }
+        Facts { pod, pod_watched: age, capacity: Some(46 * GIB), age, watched: age }
     }
 
     fn step(next: &Next) -> &str {
@@ -189,7 +191,8 @@ mod tests {
         assert!(matches!(creating(59), Next::Wait(_)));
         assert_eq!(reason(&creating(60)), TaskReason::NotStarted);
         let waiting = PodState::Waiting("ContainerCreating".to_owned());
-        let young = Facts { pod_age: Duration::from_secs(5), ..facts(waiting, 90) };
+        // The API server refused it for a minute, or a former leader created it.
+        let young = Facts { pod_watched: Duration::from_secs(59), ..facts(waiting, 3600) };
         assert!(matches!(next(RESTART, &at(CREATING), &young), Next::Wait(_)));
         let pulling = facts(PodState::Pulling("ErrImagePull".to_owned()), 200);
         assert!(matches!(next(RESTART, &at(CREATING), &pulling), Next::Wait(_)));
@@ -228,7 +231,8 @@ mod tests {
     #[test]
     fn new_leader_looks_for_a_minute_before_it_finds_an_operation_late() {
         let at_step = |step: &str, pod: PodState, seconds| {
-            let facts = Facts { watched: Duration::from_secs(seconds), ..facts(pod, 3600) };
+            let watched = Duration::from_secs(seconds);
+            let facts = Facts { watched, pod_watched: watched, ..facts(pod, 3600) };
             next(Operation::GrowRootDisk, &at(step), &facts)
         };
         for (from, pod) in [

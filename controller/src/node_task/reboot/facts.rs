@@ -85,6 +85,8 @@ pub(crate) struct NodeFacts<'a> {
     /// Why another program is at work on it.
     pub mark: Option<Mark>,
     pub agent: AgentBoot,
+    /// What an operation started on the node, and its agent saw running: a growth of the root disk, whatever became of its Pod.
+    pub operation: Option<&'a str>,
 }
 
 /// Another program's sign on a Node.

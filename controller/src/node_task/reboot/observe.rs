@@ -111,7 +111,7 @@ fn proven_for(
     Some(answered?.saturating_duration_since(since?))
 }
 
-fn node_facts<'a>(context: &TaskContext, input: &StepInput, view: &'a NodeView, owner: &str) -> NodeFacts<'a> {
+fn node_facts<'a>(context: &TaskContext, input: &'a StepInput, view: &'a NodeView, owner: &str) -> NodeFacts<'a> {
     let (summary, agent) = match &input.agent {
         AgentView::Pending => (None, AgentBoot::Pending),
         AgentView::Silent => (None, silent(context, &view.name)),
@@ -135,6 +135,7 @@ fn node_facts<'a>(context: &TaskContext, input: &StepInput, view: &'a NodeView, 
         is_disputed: is_claimed || is_contradicted,
         mark: Mark::of(view, context.reboots.repair_taint.as_deref()),
         agent,
+        operation: summary.and_then(|summary| summary.operation_units.first()).map(String::as_str),
     }
 }
 

@@ -131,9 +131,12 @@ fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> 
     }
 }
 
-/// What delays the reboot: another reboot, or too many nodes that are not ready.
+/// What delays the reboot: an operation on the node, another reboot, or too many nodes that are not ready.
 fn obstacle(facts: &RebootFacts<'_>) -> Option<Next> {
     let FleetReadiness { others, not_ready } = facts.fleet;
+    if let Some(unit) = facts.node.as_ref().and_then(|node| node.operation) {
+        return Some(Next::Wait(format!("{unit} runs on the node: a reboot would interrupt it")));
+    }
     match &facts.other {
         Some(other) => Some(Next::Wait(format!("one reboot at a time: {other} comes first"))),
         None if facts.fleet.is_bad() => Some(Next::Wait(format!(

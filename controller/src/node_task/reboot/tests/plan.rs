@@ -50,6 +50,7 @@ fn facts(instance: &Ocid) -> RebootFacts<'_> {
         is_disputed: false,
         mark: None,
         agent: answered("before", &["root_disk_unused"]),
+        operation: None,
     };
     RebootFacts {
         node: Some(node),
@@ -401,4 +402,21 @@ fn reboot_that_was_switched_off_ends_before_the_reset_and_says_how_to_uncordon()
     assert_eq!(step(&run(RebootStep::Resetting, MINUTE), &off()), enter(RebootStep::Draining, false));
     let TaskNext::Succeeded(message) = finish(End::Succeeded, "node-a", false) else { panic!("it succeeded") };
     assert!(message.contains("kubectl uncordon node-a"), "{message}");
+}
+
+#[test]
+fn reboot_waits_while_an_operation_runs_on_the_node() {
+    let id = instance("a");
+    let busy = |cordon| {
+        with(facts(&id), |node| {
+            (node.cordon, node.operation) = (cordon, Some("oke-node-growfs.service"));
+        })
+    };
+    let at = |from, cordon, elapsed| step(&run(from, elapsed), &busy(cordon));
+    let started = at(RebootStep::Started, Cordon::Absent, Duration::from_hours(1));
+    assert!(waits(&started, "oke-node-growfs.service runs on the node"), "{started:?}");
+    assert_eq!(at(RebootStep::Cordoning, Cordon::Absent, MINUTE), enter(RebootStep::Started, false));
+    assert!(waits(&at(RebootStep::Draining, Cordon::Own, MINUTE), "oke-node-growfs.service"));
+    let late = at(RebootStep::Draining, Cordon::Own, 16 * MINUTE);
+    assert_eq!(reason(&late), Some(("failed", TaskReason::DrainBlocked)));
 }
