@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt as _};
 use resident::logging::chain;
 use resident::server::{Answer, StreamRequest};
 use sha2::{Digest as _, Sha256};
-use stream::{ChunkSender, Chunks, Disconnected, Relay, end, pipe};
+use stream::{ChunkSender, Chunks, Disconnected, Relay, Relayed, end, pipe};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
@@ -37,6 +37,9 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 const REPLY: Duration = Duration::from_secs(15);
 /// For one capture, with a reader as slow as its connection.
 const SENDING: Duration = Duration::from_mins(8);
+/// A reader or an agent that passes fewer bytes in this time on would keep others from their captures.
+const PACE_BYTES: u64 = 128 << 10;
+const PACE_TIME: Duration = Duration::from_mins(1);
 
 /// Sends captures for those who have their tokens.
 pub(crate) struct CaptureDownloads {
@@ -147,13 +150,14 @@ fn judge(task: Option<NodeTask>, name: &str, token: &str) -> Result<Finished, An
 /// Passes the tar on. An incomplete tar has no end marker, so its reader notices.
 async fn relayed(reply: ReplyStream, out: ChunkSender, finished: Finished, permit: OwnedSemaphorePermit) {
     let Finished { uid, node } = finished;
-    let passed = relay(Relay::into_folder(FOLDER, CAPTURE_BYTES_MAX), reply, SENDING, &out).await;
+    // Cancel-safe: after a slow one, nothing more is sent.
+    let passed = tokio::select! {
+        passed = relay(Relay::into_folder(FOLDER, CAPTURE_BYTES_MAX), reply, SENDING, &out) => passed.map_err(|error| error.to_string()),
+        () = slow(&out) => Err(format!("fewer than {} KiB passed in a minute", PACE_BYTES >> 10)),
+    };
     let sent = match passed {
-        Ok(relayed) => match relayed.problem {
-            None => complete(out).await.map_err(|error| error.to_string()),
-            Some(problem) => Err(problem),
-        },
-        Err(error) => Err(error.to_string()),
+        Ok(Relayed { problem: None, .. }) => complete(out).await.map_err(|error| error.to_string()),
+        Ok(Relayed { problem: Some(problem), .. }) | Err(problem) => Err(problem),
     };
     match sent {
         Ok(()) => tracing::info!(event = "capture.sent", uid, node),
@@ -162,6 +166,19 @@ async fn relayed(reply: ReplyStream, out: ChunkSender, finished: Finished, permi
         }
     }
     drop(permit);
+}
+
+/// Waits until fewer bytes pass than must.
+async fn slow(out: &ChunkSender) {
+    let mut before = 0;
+    loop {
+        sleep(PACE_TIME).await;
+        let sent = out.sent();
+        if sent - before < PACE_BYTES {
+            return;
+        }
+        before = sent;
+    }
 }
 
 async fn complete(out: ChunkSender) -> Result<(), Disconnected> {
@@ -210,6 +227,39 @@ mod tests {
         ] {
             assert_eq!(is_opened(task, token), Err(status), "{token}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_reader_or_agent_ends_its_capture() {
+        let (out, mut chunks) = pipe();
+        let reading = async { while chunks.next().await.is_ok() {} };
+        // Fast enough: two windows with the least bytes. Then a byte every 39 s.
+        let sending = async {
+            for pause in [30, 30, 30, 30] {
+                out.send(vec![0; PACE_BYTES as usize / 2].into()).await.unwrap();
+                sleep(Duration::from_secs(pause)).await;
+            }
+            loop {
+                out.send(vec![0; 1].into()).await.unwrap();
+                sleep(Duration::from_secs(39)).await;
+            }
+        };
+        let began = tokio::time::Instant::now();
+        tokio::select! {
+            () = slow(&out) => {}
+            () = sending => {}
+            () = reading => {}
+        }
+        assert_eq!(began.elapsed(), 3 * PACE_TIME);
+        // A reader that stalls.
+        let (out, _chunks) = pipe();
+        let stalled = async { while out.send(vec![0; 1 << 20].into()).await.is_ok() {} };
+        let began = tokio::time::Instant::now();
+        tokio::select! {
+            () = slow(&out) => {}
+            () = stalled => {}
+        }
+        assert!(began.elapsed() <= 2 * PACE_TIME);
     }
 
     #[test]

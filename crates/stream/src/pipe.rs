@@ -3,6 +3,7 @@
 use std::io;
 use std::mem;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame};
@@ -16,7 +17,10 @@ const WAITING: usize = 2;
 
 /// The writing end, for tasks.
 #[derive(Debug)]
-pub struct ChunkSender(mpsc::Sender<Part>);
+pub struct ChunkSender {
+    parts: mpsc::Sender<Part>,
+    sent: AtomicU64,
+}
 
 /// The writing end, for a thread that may block. It collects small writes.
 #[derive(Debug)]
@@ -52,7 +56,7 @@ pub struct Incomplete;
 /// A pipe.
 pub fn pipe() -> (ChunkSender, Chunks) {
     let (sender, receiver) = mpsc::channel(WAITING);
-    (ChunkSender(sender), Chunks { receiver, is_complete: false })
+    (ChunkSender { parts: sender, sent: AtomicU64::new(0) }, Chunks { receiver, is_complete: false })
 }
 
 impl ChunkSender {
@@ -63,9 +67,16 @@ impl ChunkSender {
     pub async fn send(&self, mut bytes: Bytes) -> Result<(), Disconnected> {
         while !bytes.is_empty() {
             let chunk = bytes.split_to(bytes.len().min(CHUNK_MAX));
-            self.0.send(Part::Data(chunk)).await.map_err(|_| Disconnected)?;
+            let length = chunk.len() as u64;
+            self.parts.send(Part::Data(chunk)).await.map_err(|_| Disconnected)?;
+            self.sent.fetch_add(length, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// The bytes that [`Self::send`] passed on: the reader has all but the last few chunks.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Ends a complete stream.
@@ -73,7 +84,7 @@ impl ChunkSender {
     /// # Errors
     /// When the reader is gone.
     pub async fn finish(self) -> Result<(), Disconnected> {
-        self.0.send(Part::End).await.map_err(|_| Disconnected)
+        self.parts.send(Part::End).await.map_err(|_| Disconnected)
     }
 
     /// The same pipe, for a thread.
@@ -93,7 +104,7 @@ impl ChunkWriter {
     }
 
     fn put(&self, part: Part) -> io::Result<()> {
-        self.sender.0.blocking_send(part).map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, Disconnected))
+        self.sender.parts.blocking_send(part).map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, Disconnected))
     }
 }
 
