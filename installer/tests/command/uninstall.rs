@@ -92,6 +92,8 @@ fn uninstall_removes_our_files_and_keeps_all_other_state() {
     for ours in [vcn::NPN_COPY_FILE, vcn::REPORTED_CONDITIONS_FILE, vcn::CONTROLLER_RULES_FILE] {
         fs::write(node.path("lib").join(ours), "{}").unwrap();
     }
+    fs::create_dir_all(node.path("lib/captures/uid/logs")).unwrap();
+    fs::write(node.path("lib/captures/uid/logs/kubelet.service.log"), "text").unwrap();
     fs::write(node.path("lib/nativepodnetwork.json"), "an operator's").unwrap();
     assert_ne!(host.snapshot(), kernel);
 

@@ -1,5 +1,5 @@
 {{- /*
-"oke.values": the values as JSON, with `configurations` and the monitoring's port applied.
+"oke.values": the values as JSON, with `configurations`, the monitoring's port and the captures of tasks applied.
 */ -}}
 {{- define "oke.values" -}}
 {{- $values := deepCopy .Values -}}
@@ -10,6 +10,9 @@
   {{- $at := $values -}}
   {{- range initial $path }}{{ $at = get $at . }}{{ end -}}
   {{- $_ := set $at (last $path) .value -}}
+{{- end -}}
+{{- if and (eq (toString $values.tasks) "true") (eq (toString $values.controller.enabled) "true") -}}
+  {{- if not (hasKey $values.agent.settings "CAPTURES") }}{{ $_ := set $values.agent.settings "CAPTURES" "headers" }}{{ end -}}
 {{- end -}}
 {{- if eq (toString $values.monitoring.podMonitors) "true" -}}
   {{- range $program, $port := dict "agent" "9808" "controller" "9809" -}}

@@ -99,7 +99,7 @@ const SWITCHES: [Switch; 18] = [
         key: "tasks",
         path: "tasks",
         values: BOOL,
-        meaning: "Runs NodeTasks: restart a unit, grow the root disk, capture (docs/node-tasks.md); false refuses each task",
+        meaning: "Runs NodeTasks: restart a unit, grow the root disk, capture (docs/node-tasks.md); sets captures to headers if absent; false refuses each task",
     },
     Switch {
         key: "reboot",

@@ -149,8 +149,9 @@ fn chart_and_components_render_the_same_tasks() {
     ] {
         let folder = if values.contains("self-managed") { "overlays/self-managed" } else { "base" };
         let overlay = format!("resources: [../oke-node-manager/manifests/{folder}]\ncomponents: {components}\n");
-        let (chart, kustomize) =
+        let (mut chart, kustomize) =
             (objects(&template(&["--set", values]).unwrap()), objects(&rendered_overlay(&overlay)));
+        remove_captures(&mut chart);
         assert!(chart.keys().eq(kustomize.keys()), "{values}: {:?} {:?}", chart.keys(), kustomize.keys());
         for (name, object) in &kustomize {
             assert_eq!(chart[name], *object, "{values}: {name:?}");
@@ -195,6 +196,9 @@ fn chart_and_components_grant_the_same_files() {
         let cluster = folder.strip_prefix("overlays/").map(|name| format!(",cluster={name}")).unwrap_or_default();
         let mut chart = objects(&template(&["--set", &format!("{values}{cluster}")]).unwrap());
         let mut kustomize = objects(&rendered_overlay(&overlay));
+        if values.contains("tasks=true") {
+            remove_captures(&mut chart);
+        }
         for all in [&mut chart, &mut kustomize] {
             compare_by_meaning(all);
         }
@@ -219,6 +223,42 @@ fn chart_and_components_grant_the_same_files() {
     }
     let addon = template(&["--set-string", "configurations[0].key=hostCode,configurations[0].value=true"]).unwrap();
     assert!(addon.contains("HOST_CODE\n") && addon.contains("path: /etc/udev/rules.d"));
+}
+
+/// Unless they are set, for all agents or for a pool.
+#[test]
+fn tasks_enable_captures_of_headers() {
+    let addon = |key: &str, value: &str, index: u8| {
+        format!("configurations[{index}].key={key},configurations[{index}].value={value}")
+    };
+    let both = [addon("tasks", "true", 0), addon("captures", "payload", 1)].join(",");
+    for (values, expected) in [
+        (addon("tasks", "true", 0), "CAPTURES=headers"),
+        (both, "CAPTURES=payload"),
+        ("tasks=true,agent.settings.CAPTURES=off".to_owned(), "CAPTURES=off"),
+    ] {
+        let chart = objects(&template(&["--set-string", &values]).unwrap());
+        assert_eq!(settings_of_agents(&chart, "oke-node-agent"), [expected], "{values}");
+    }
+    let pool = objects(&template(&["--set-string", "tasks=true,pools.gpu.settings.CAPTURES=off"]).unwrap());
+    assert_eq!(settings_of_agents(&pool, "oke-node-agent-gpu"), ["CAPTURES=off"]);
+    let without = objects(&template(&["--set", "tasks=true,controller.enabled=false"]).unwrap());
+    assert_eq!(settings_of_agents(&without, "oke-node-agent"), [""; 0]);
+}
+
+/// The setting that the chart adds with tasks; with kustomize it is a line of the file.
+fn remove_captures(chart: &mut Objects) {
+    let name = ("ConfigMap".to_owned(), "oke-node-manager".to_owned(), "oke-node-agent".to_owned());
+    let file = &mut chart.get_mut(&name).unwrap()["data"]["agent.conf"];
+    let (text, added) = file.as_str().unwrap().split_once("\n# Set by the chart's values.\n").unwrap();
+    assert_eq!(added, "CAPTURES=headers\n");
+    *file = json!(text);
+}
+
+/// What a ConfigMap of agents sets.
+fn settings_of_agents(objects: &Objects, name: &str) -> Vec<String> {
+    let data = &named(objects, "ConfigMap", name)["data"]["agent.conf"];
+    set(data.as_str().unwrap()).into_iter().map(str::to_owned).collect()
 }
 
 /// A pool's file has no setting in either; kustomize's strategic merge moves a patched volume to the front.
