@@ -82,10 +82,11 @@ async fn capture_is_for_the_token_of_its_task_only() {
     assert_eq!(found.len(), 1);
     assert_eq!(agent.last_stream(), format!("{AGENT_CAPTURES_PATH}/{}/file", uid(&tasks, "one").await));
     // What is not whole has no end.
-    agent.has_bundle(FakeBundle::Broken(whole));
+    agent.has_bundle(FakeBundle::Broken(whole.clone()));
     let (_, tar) = request(&one, "task=one", Some(TOKEN));
     assert!(!tar.ends_with(&end()), "{} bytes", tar.len());
     // Wrong tokens keep nobody waiting.
+    agent.has_bundle(FakeBundle::Whole([whole.as_slice(), &end()].concat()));
     let took = std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| request(&one, "task=one", Some("another-token")));
@@ -111,12 +112,12 @@ async fn uid(tasks: &Api<NodeTask>, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn capture_is_made_for_its_task_and_fetched() {
+async fn capture_lives_as_long_as_its_task() {
     let (mut scene, _trusted, agent) = scene().await;
     agent.takes_policies();
     scene.environment.insert("TASKS".to_owned(), "on".to_owned());
     let tasks = task(&scene, "one", "node-0").await;
-    let one = scene.controller("one");
+    let mut one = scene.controller("one");
     let state = async |name: &str| {
         let status = tasks.get(name).await.ok()?.status?;
         Some((status.state?.as_str().to_owned(), status.reason, status.message))
@@ -136,6 +137,16 @@ async fn capture_is_made_for_its_task_and_fetched() {
     assert_eq!(agent.captures(), [uid(&tasks, "one").await]);
     agent.has_bundle(FakeBundle::Megabytes(1));
     assert_eq!(request(&one, "task=one", Some(TOKEN)).0, 200);
+    // Nothing is captured again by the next leader.
+    one.terminate();
+    let two = scene.controller("two");
+    wait_until("it leads", async || two.view("/fleet").is_some_and(|(status, _)| status == 200)).await;
+    // It may not have heard of the agent yet.
+    wait_until("the capture", async || request(&two, "task=one", Some(TOKEN)).0 == 200).await;
+    assert_eq!(agent.captures().len(), 1);
+    tasks.delete("one", &DeleteParams::default()).await.unwrap();
+    wait_until("its end", async || tasks.get_opt("one").await.unwrap().is_none()).await;
+    assert_eq!(agent.captures(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

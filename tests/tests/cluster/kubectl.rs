@@ -3,6 +3,7 @@
 //! asked by its URL.
 
 mod bundles;
+mod captures;
 mod connections;
 mod policies;
 mod proxies;

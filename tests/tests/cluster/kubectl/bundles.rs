@@ -30,7 +30,7 @@ const SECRET: &str = "s3cr3t-in-an-object";
 
 /// What the leader does after these bytes.
 #[derive(Clone, Copy)]
-enum After {
+pub(super) enum After {
     End,
     Break,
     Hang,
@@ -92,7 +92,7 @@ async fn prepare(server: &ApiServer) {
 }
 
 /// A leader that sends this; its URL, and the heads of requests.
-fn leader(tar: Vec<u8>, after: After) -> (String, Receiver<Vec<String>>) {
+pub(super) fn leader(tar: Vec<u8>, after: After) -> (String, Receiver<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (heads_in, heads) = channel();
