@@ -17,7 +17,7 @@ use resident::logging::chain;
 use vcn::IfName;
 
 use dcgm_metrics::DcgmMetrics;
-pub use operation::{FilesArgs, Operation, OperationArgs};
+pub use operation::{FilesArgs, LogsArgs, Operation, OperationArgs};
 pub use tunable_keys::TunableKeys;
 
 /// Runs on each node: configures secondary VNICs, publishes pod addresses, installs the CNI plugin and reports. Pods start

@@ -3,6 +3,7 @@
 
 mod files;
 mod grow;
+mod logs;
 mod restart;
 mod shell;
 
@@ -46,6 +47,7 @@ async fn report(operation: &Operation, bus: &Path) -> OperationReport {
         Operation::RestartUnit { unit } => restart::restart(&systemd, unit.as_str()).await,
         Operation::GrowRootDisk => grow::grow(&systemd).await,
         Operation::ApplyFiles(arguments) => files::apply(&systemd, arguments).await,
+        Operation::Logs(arguments) => logs::capture(&systemd, arguments).await,
     };
     result.unwrap_or_else(|failure| OperationReport::new(failure.reason, &failure.message))
 }

@@ -162,16 +162,17 @@ Examples:
   kubectl oke-node bundle --node 10.0.0.2 --node 10.0.0.3 --file oke.tar
   kubectl oke-node bundle --file - | gzip > oke.tar.gz    without nodes")]
     Bundle(BundleArgs),
-    /// Capture state or packets of one node into a tar; without such an option, its state
+    /// Capture state, packets or logs of one node into a tar; without such an option, its state
     #[command(after_help = "\
 It creates a NodeTask, which the cluster must permit, and deletes it at the end, with what the node keeps. Packets have headers only,
-unless --payload is given: payload cannot be redacted. Secrets in the state are replaced as far as they are recognized.
+unless --payload is given: payload cannot be redacted. Secrets in state and logs are replaced as far as they are recognized.
 
 Exit status: 0 complete; 1 failed, and no file was written; 2 wrong command line.
 
 Examples:
   kubectl oke-node capture 10.0.0.2 --packets 30 --host 10.0.1.7 --protocol tcp --port 443 --file out.tar
   kubectl oke-node capture 10.0.0.2 --state --packets 60 --interface ens5 --file out.tar
+  kubectl oke-node capture 10.0.0.2 --logs kubelet,crio.service --hours 6 --file logs.tar
   tar -xOf out.tar capture/packets.pcap | tcpdump -nn -r -")]
     Capture(CaptureArgs),
     /// Explain an error code, a condition, a reason, a signal, a rule or an Xid, without a cluster

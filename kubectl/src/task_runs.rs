@@ -106,10 +106,15 @@ fn task(request: &TaskRequest, user: &str) -> anyhow::Result<NodeTask> {
     let mut task = NodeTask::new("", spec);
     task.metadata.name = None;
     task.metadata.generate_name = Some(prefix.to_owned());
+    Ok(created_by(task, user))
+}
+
+/// The task with its creator's name, if that is known.
+pub(crate) fn created_by(mut task: NodeTask, user: &str) -> NodeTask {
     if !user.is_empty() {
         task.metadata.annotations = Some([(CREATED_BY_ANNOTATION.to_owned(), user.to_owned())].into());
     }
-    Ok(task)
+    task
 }
 
 /// Labels with their values, commas between them; a key alone is a label with any value.

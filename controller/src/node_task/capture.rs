@@ -1,20 +1,29 @@
 //! Captures of one node: its agent makes them, keeps them and sends them. The engine starts one, follows it, and removes it when the task
 //! is deleted; the file goes to the user by the leader's view ([`crate::fleet::capture`]).
+//!
+//! ```text
+//!   Started ─▶ Capturing ─▶ result
+//!              the agent  └▶ Creating ─▶ Running ─▶ Collected ─▶ result
+//!              captures      logs: the Pod of an operation       its Pod is gone
+//! ```
 
 use std::time::Duration;
 
-use api::TaskReason;
 use api::capture::{AGENT_CAPTURES_PATH, CAPTURE_TTL_MAX, CaptureProgress, CaptureRequest, CaptureStart};
 use api::node_task::RunningNode;
+use api::{Reason as _, TaskReason};
 use channel::{Reply, Request};
 use kube::ResourceExt as _;
 use resident::logging::chain;
 
 use super::action::{Next, STARTED, StepInput, TaskContext};
+use super::operation::{self, CREATING, RUNNING};
 use crate::fleet::roster::AgentView;
 
 /// The step in which the agent captures.
 const CAPTURING: &str = "Capturing";
+/// The step in which the Pod that wrote the logs is removed.
+const COLLECTED: &str = "Collected";
 /// For one request to an agent.
 const REQUEST: Duration = Duration::from_secs(20);
 
@@ -35,17 +44,23 @@ struct Refusal {
     text: String,
 }
 
-/// Queries the agent, and decides the next step.
-pub(super) async fn advance(context: &TaskContext, input: &StepInput) -> Next {
-    if input.task.spec.action.capture.as_ref().is_some_and(|capture| capture.logs.is_some()) {
-        // Logs need a Pod that reads the journal, which does not exist yet.
-        return Next::Failed(TaskReason::Unsupported, "this version of the controller captures no logs".to_owned());
+/// Queries the agent, and for logs the Pod, and decides the next step; `None` if the Pod cannot be read.
+pub(super) async fn advance(context: &TaskContext, input: &StepInput) -> Option<Next> {
+    let decided = step(input, query(context, input).await);
+    match (input.running.step.as_str(), &decided) {
+        (CREATING | RUNNING, Next::Succeeded(_)) => {
+            let next = operation::advance(context, input).await?;
+            Some(collected(input, next))
+        }
+        (COLLECTED, Next::Succeeded(_)) if !operation::is_gone(context, input).await? => {
+            Some(Next::Wait("its Pod is being removed".to_owned()))
+        }
+        _ => Some(decided),
     }
-    let request = match (input.running.step.as_str(), start(input)) {
-        (STARTED, Some(start)) => post(&CaptureRequest::Check(start)),
-        _ => Request::get(format!("{AGENT_CAPTURES_PATH}/{}", uid(input))),
-    };
-    let observed = match send(context, input, request).await {
+}
+
+async fn query(context: &TaskContext, input: &StepInput) -> Observed {
+    match send(context, input, request(input)).await {
         Err(error) => Observed::Unreachable(error),
         Ok(reply) if reply.status != 200 => Observed::Refused(refusal(&reply)),
         Ok(_) if input.running.step == STARTED => Observed::Possible,
@@ -53,26 +68,35 @@ pub(super) async fn advance(context: &TaskContext, input: &StepInput) -> Next {
             Ok(progress) => Observed::Progress(progress),
             Err(error) => Observed::Unreachable(format!("read its answer: {error}")),
         },
-    };
-    step(input, observed)
+    }
 }
 
-/// Starts the capture. One that runs goes on.
+fn request(input: &StepInput) -> Request {
+    match (input.running.step.as_str(), start(input)) {
+        (STARTED, Some(start)) => post(&CaptureRequest::Check(start)),
+        // The former leader may have died before it started the capture, and a refused start says why. One that runs goes on.
+        (CAPTURING, Some(start)) if !input.is_applied => post(&CaptureRequest::Start(start)),
+        _ => Request::get(format!("{AGENT_CAPTURES_PATH}/{}", uid(input))),
+    }
+}
+
+/// Starts the capture, or the Pod for its logs. One that runs goes on.
 pub(super) async fn apply(context: &TaskContext, input: &StepInput) -> Result<(), String> {
+    match input.running.step.as_str() {
+        CAPTURING => {}
+        COLLECTED => return operation::undo(context, input).await.map(drop),
+        _ => return operation::apply(context, input).await,
+    }
     let start = start(input).ok_or("the task is not a capture")?;
     let reply = send(context, input, post(&CaptureRequest::Start(start))).await?;
-    if reply.status >= 500 {
-        return Err(refusal(&reply).text);
-    }
-    if reply.status != 200 {
-        // The agent's check passed a moment ago. The next step notices if the capture is missing.
-        tracing::warn!(event = "capture.refused", node = input.running.node, error = refusal(&reply).text);
-    }
-    Ok(())
+    if reply.status == 200 { Ok(()) } else { Err(refusal(&reply).text) }
 }
 
 /// Removes the capture. An agent that does not answer or refuses removes it after its time, or at its next start: no task waits for it.
 pub(super) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
+    if has_logs(input) && !operation::undo(context, input).await? {
+        return Ok(false);
+    }
     match &input.agent {
         _ if input.view.is_none() => return Ok(true),
         AgentView::Silent => return Ok(true),
@@ -98,16 +122,17 @@ pub(super) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
 fn step(input: &StepInput, observed: Observed) -> Next {
     let is_started = input.running.step == STARTED;
     match observed {
-        Observed::Possible => Next::Go(RunningNode { step: CAPTURING.to_owned(), ..input.running.clone() }),
+        Observed::Possible => Next::Go(at(input, CAPTURING)),
         Observed::Progress(CaptureProgress { error: Some(error), .. }) => Next::Failed(TaskReason::CaptureLost, error),
-        Observed::Progress(progress) if progress.is_complete => Next::Succeeded(summary(input, &progress)),
+        Observed::Progress(progress) if progress.is_complete => match input.running.step.as_str() {
+            CAPTURING if has_logs(input) => Next::Go(at(input, CREATING)),
+            _ => Next::Succeeded(summary(input, &progress)),
+        },
         Observed::Progress(_) => Next::Wait("the capture runs".to_owned()),
         Observed::Refused(Refusal { status, text }) => match status {
-            404 if is_started => {
+            404 if is_started || input.running.step == CAPTURING && !input.is_applied => {
                 Next::Failed(TaskReason::Unsupported, "its agent does not support captures".to_owned())
             }
-            // The former leader may have died before it started the capture.
-            404 if !input.is_applied => Next::Go(input.running.clone()),
             404 => Next::Failed(TaskReason::CaptureLost, "the agent restarted".to_owned()),
             403 => Next::Failed(TaskReason::NotEnabled, text),
             429 | 507 => Next::Failed(TaskReason::DiskFull, text),
@@ -120,11 +145,41 @@ fn step(input: &StepInput, observed: Observed) -> Next {
     }
 }
 
+/// What follows for the logs. Without them, the other parts are a capture, too.
+fn collected(input: &StepInput, next: Next) -> Next {
+    let capture = input.task.spec.action.capture.as_ref();
+    let has_others = capture.is_some_and(|capture| capture.state || capture.packets.is_some());
+    match next {
+        Next::Succeeded(message) => {
+            tracing::info!(event = "capture.logs", node = input.running.node, message);
+            Next::Go(RunningNode { before: String::new(), ..at(input, COLLECTED) })
+        }
+        Next::Failed(reason, error) if has_others => {
+            tracing::warn!(event = "capture.no_logs", node = input.running.node, reason = reason.as_str(), error);
+            Next::Go(RunningNode { before: reason.as_str().to_owned(), ..at(input, COLLECTED) })
+        }
+        next => next,
+    }
+}
+
+fn has_logs(input: &StepInput) -> bool {
+    input.task.spec.action.capture.as_ref().is_some_and(|capture| capture.logs.is_some())
+}
+
+fn at(input: &StepInput, step: &str) -> RunningNode {
+    RunningNode { step: step.to_owned(), ..input.running.clone() }
+}
+
 fn summary(input: &StepInput, progress: &CaptureProgress) -> String {
     let CaptureProgress { packets, lost_packets, bytes, .. } = progress;
     let has_packets = input.task.spec.action.capture.as_ref().is_some_and(|capture| capture.packets.is_some());
     let packets = if has_packets { format!("{packets} packets, {lost_packets} lost; ") } else { String::new() };
-    format!("{packets}{} kB", bytes.div_ceil(1000))
+    let logs = match input.running.before.as_str() {
+        _ if !has_logs(input) => String::new(),
+        "" => "; logs".to_owned(),
+        reason => format!("; no logs: {reason}"),
+    };
+    format!("{packets}{} kB{logs}", bytes.div_ceil(1000))
 }
 
 /// What the agent is to capture; the same from each leader.
@@ -163,6 +218,8 @@ fn refusal(reply: &Reply) -> Refusal {
 mod tests {
     use std::sync::Arc;
 
+    use api::NodeTask;
+    use api::node_task::LogCapture;
     use serde_json::json;
 
     use super::*;
@@ -214,12 +271,54 @@ mod tests {
     }
 
     #[test]
-    fn capture_that_the_former_leader_did_not_start_is_started() {
-        let missing = || Observed::Refused(Refusal { status: 404, text: String::new() });
+    fn start_is_repeated_until_the_agent_accepts_it() {
+        let body = |step: &str, is_applied| {
+            let request = request(&StepInput { is_applied, ..input(step, AgentView::Pending) });
+            request.body.map(|body| String::from_utf8_lossy(&body)[..8].to_owned())
+        };
+        assert_eq!(body(STARTED, false).as_deref(), Some("{\"check\""));
+        // By a new leader, and after a refusal.
+        assert_eq!(body(CAPTURING, false).as_deref(), Some("{\"start\""));
+        assert_eq!(body(CAPTURING, true), None);
+        let refused = Observed::Refused(Refusal { status: 429, text: "two captures".to_owned() });
         let new_leader = StepInput { is_applied: false, ..input(CAPTURING, AgentView::Pending) };
-        assert_eq!(step(&new_leader, missing()), Next::Go(new_leader.running.clone()));
-        let lost = step(&input(CAPTURING, AgentView::Pending), missing());
-        assert!(matches!(lost, Next::Failed(TaskReason::CaptureLost, _)), "{lost:?}");
+        assert_eq!(step(&new_leader, refused), Next::Failed(TaskReason::DiskFull, "two captures".to_owned()));
+    }
+
+    #[test]
+    fn logs_follow_the_other_parts_and_do_not_hide_them() {
+        let input = |step: &str, before: &str, others: bool| {
+            let input = input(step, AgentView::Pending);
+            let mut task = NodeTask::clone(&input.task);
+            let capture = task.spec.action.capture.as_mut().unwrap();
+            capture.logs = Some(LogCapture { units: vec!["kubelet.service".to_owned()], hours: None });
+            capture.packets = capture.packets.take().filter(|_| others);
+            let running = RunningNode { before: before.to_owned(), ..input.running };
+            StepInput { task: Arc::new(task), running, ..input }
+        };
+        let complete =
+            || Observed::Progress(CaptureProgress { is_complete: true, packets: 7, bytes: 1500, ..Default::default() });
+        let go = |next: Next| match next {
+            Next::Go(running) => (running.step, running.before),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(go(step(&input(CAPTURING, "", true), complete())).0, CREATING);
+        let succeeded = Next::Succeeded("logs: 1 of 1 units".to_owned());
+        assert_eq!(go(collected(&input(RUNNING, "1024", false), succeeded)), (COLLECTED.to_owned(), String::new()));
+        let failed = || Next::Failed(TaskReason::NotStarted, "its Pod".to_owned());
+        let left = go(collected(&input(CREATING, "", true), failed()));
+        assert_eq!(left, (COLLECTED.to_owned(), "NotStarted".to_owned()));
+        assert_eq!(collected(&input(CREATING, "", false), failed()), failed());
+        for (before, expected) in
+            [("", "7 packets, 0 lost; 2 kB; logs"), ("NotStarted", "7 packets, 0 lost; 2 kB; no logs: NotStarted")]
+        {
+            assert_eq!(step(&input(COLLECTED, before, true), complete()), Next::Succeeded(expected.to_owned()));
+        }
+        // What is gone on the node ends the Pod, too.
+        for at in [CREATING, RUNNING, COLLECTED] {
+            let gone = step(&input(at, "", true), Observed::Refused(Refusal { status: 404, text: String::new() }));
+            assert!(matches!(gone, Next::Failed(TaskReason::CaptureLost, _)), "{gone:?}");
+        }
     }
 
     #[test]

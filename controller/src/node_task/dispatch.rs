@@ -25,7 +25,7 @@ pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<
         match input.verb() {
             Some(TaskVerb::RestartUnit | TaskVerb::GrowRootDisk) => operation::advance(context, input).await,
             Some(TaskVerb::Reboot) => Some(reboot::advance(context, input).await),
-            Some(TaskVerb::Capture) => Some(capture::advance(context, input).await),
+            Some(TaskVerb::Capture) => capture::advance(context, input).await,
             None => Some(Next::Failed(
                 TaskReason::Unsupported,
                 "this version of the controller does not support the action".to_owned(),

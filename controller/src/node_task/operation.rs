@@ -1,5 +1,5 @@
-//! Operations on a node that need root: a Pod on the node carries each out, and reports (daemon/src/operation). Created once per task
-//! and node; what it may be is fixed by manifests/operations/operation-pods.yaml.
+//! Operations on a node that need root: a Pod on the node carries each out, and reports (daemon/src/operation). Captures use one for
+//! logs. Created once per task and node; what it may be is fixed by manifests/operations/operation-pods.yaml.
 //!
 //! ```text
 //!   Started ─▶ Creating ─▶ Running ─▶ result         growth: Running ─▶ Proving, until the Node shows it
@@ -24,8 +24,10 @@ use super::action::{Next, StepInput, TaskContext};
 use crate::cluster::own_image::own_image;
 use crate::cluster::request::{RequestError, send};
 use crate::operations::{NAMESPACE, PodState};
-use plan::{CREATING, Facts};
+use plan::Facts;
 use template::{Operation, PodOwner};
+
+pub(super) use plan::{CREATING, RUNNING};
 
 /// Observes a node, and decides what follows; `None` if its Pod cannot be read.
 pub(crate) async fn advance(context: &TaskContext, input: &StepInput) -> Option<Next> {
@@ -76,7 +78,7 @@ pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
 /// # Errors
 /// When the API server refused.
 pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
-    let limit = Operation::of(&input.task.spec.action).unwrap_or(Operation::GrowRootDisk).limit();
+    let operation = Operation::of(&input.task.spec.action).unwrap_or(Operation::GrowRootDisk);
     let pod = match read(context, input).await {
         Ok(None) => return Ok(true),
         Ok(Some(pod)) => pod,
@@ -84,7 +86,7 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
     };
     // Also when the task's deadline passed.
     let is_working = state(Some(pod), &input.running.node) == PodState::Running;
-    if is_working && age(context, input) < limit {
+    if is_working && !operation.is_interruptible() && age(context, input) < operation.limit() {
         return Ok(false);
     }
     let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), NAMESPACE);
@@ -96,6 +98,11 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
         Err(error) if error.code() == Some(404) => Ok(true),
         Err(error) => Err(format!("delete its Pod: {}", chain(&error))),
     }
+}
+
+/// Whether there is no Pod; `None` if that cannot be read.
+pub(super) async fn is_gone(context: &TaskContext, input: &StepInput) -> Option<bool> {
+    read(context, input).await.ok().map(|pod| pod.is_none())
 }
 
 async fn read(context: &TaskContext, input: &StepInput) -> Result<Option<Received<Pod>>, String> {

@@ -15,6 +15,8 @@ const NAME: &str = "oke-node-task";
 pub(super) const CONTAINER: &str = "operation";
 /// Where records and copies of files are, on the host and in the container.
 const DATA: &str = "/var/lib/vcn-native/files";
+/// Where agents keep captures.
+const CAPTURES: &str = "/var/lib/vcn-native/captures";
 /// Where the host's folders are in the container.
 const ROOT: &str = "/host";
 
@@ -35,6 +37,8 @@ pub(crate) struct OperationPod<'a> {
 pub(crate) enum PodPurpose<'a> {
     /// A NodeTask, by name and uid.
     Task { name: &'a str, uid: &'a str },
+    /// The same, with the folder of logs that the agent keeps for the task's capture.
+    Logs { name: &'a str, uid: &'a str },
     /// The files of the node's policies, in the folders of these grants.
     Files(&'a [FileGrant]),
 }
@@ -46,12 +50,15 @@ impl OperationPod<'_> {
         // The socket can be used although the mount is read-only.
         let mut volumes = vec![json!({ "name": "bus", "hostPath": { "path": "/run/dbus", "type": "Directory" } })];
         let mut mounts = vec![json!({ "name": "bus", "mountPath": "/run/dbus", "readOnly": true })];
+        // If the task goes without its end, the Pod goes, too.
+        let owner = |name: &str, uid: &str| json!([{ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask", "name": name, "uid": uid }]);
         match self.purpose {
-            // If the task goes without its end, the Pod goes, too.
-            PodPurpose::Task { name, uid } => {
-                owners = json!([
-                    { "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask", "name": name, "uid": uid },
-                ]);
+            PodPurpose::Task { name, uid } => owners = owner(name, uid),
+            PodPurpose::Logs { name, uid } => {
+                owners = owner(name, uid);
+                let path = format!("{CAPTURES}/{uid}/logs");
+                volumes.push(json!({ "name": "logs", "hostPath": { "path": path, "type": "Directory" } }));
+                mounts.push(json!({ "name": "logs", "mountPath": "/logs" }));
             }
             PodPurpose::Files(grants) => {
                 let data = ("data".to_owned(), DATA.to_owned(), DATA.to_owned());

@@ -23,7 +23,7 @@ struct Cluster {
     controller: Api<Pod>,
     administrator: Api<Pod>,
     admin: Client,
-    /// Has the verb `restart-unit` only.
+    /// Has the verbs `restart-unit` and `capture` only.
     operator: Api<Pod>,
     /// Has no verb.
     user: Api<Pod>,
@@ -59,6 +59,7 @@ impl Cluster {
         for (role, group, resource, verb) in [
             ("may-create-pods", "", "pods", "create"),
             ("may-restart", "oke.oraclecloud.com", "nodetasks", "restart-unit"),
+            ("may-capture", "oke.oraclecloud.com", "nodetasks", "capture"),
         ] {
             let rules = json!([{ "apiGroups": [group], "resources": [resource], "verbs": [verb] }]);
             let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -70,6 +71,7 @@ impl Cluster {
             bind(&server, account, "may-create-pods").await;
         }
         bind(&server, &operator, "may-restart").await;
+        bind(&server, &operator, "may-capture").await;
         let (operator, user) = (of(&operator).await, of(&user).await);
         Self { controller, administrator: pods(&admin), admin, operator, user, _server: server }
     }
@@ -114,6 +116,11 @@ fn changed(pod: &str, change: Change) -> Pod {
     serde_json::from_value(value).unwrap()
 }
 
+/// The Pod that captures logs, changed.
+fn logs(change: Change) -> Pod {
+    changed(include_str!("../../golden/operation/logs.json"), change)
+}
+
 async fn create(pods: &Api<Pod>, pod: &Pod) -> kube::Result<()> {
     pods.create(&PostParams::default(), pod).await.map(drop)
 }
@@ -132,9 +139,8 @@ async fn only_the_pod_of_an_operation_is_admitted_and_only_with_its_verb() {
         matches!(refused, Err(kube::Error::Api(status)) if status.message.contains("oke-node-task-pods"))
     })
     .await;
-    for change in [|_: &mut Value| (), grow] {
+    for pod in [pod(|_| ()), pod(grow), logs(|_| ())] {
         for pods in [&cluster.controller, &cluster.administrator] {
-            let pod = pod(change);
             create(pods, &pod).await.unwrap();
             pods.delete(pod.metadata.name.as_deref().unwrap(), &DeleteParams::default().grace_period(0)).await.unwrap();
         }
@@ -144,13 +150,16 @@ async fn only_the_pod_of_an_operation_is_admitted_and_only_with_its_verb() {
     assert_forbidden(create(&cluster.user, &pod(|_| ())).await, "restart without a verb", &needs);
     assert_forbidden(create(&cluster.user, &pod(grow)).await, "grow without a verb", &needs);
     assert_forbidden(create(&cluster.operator, &pod(grow)).await, "grow with the verb restart-unit", &needs);
+    assert_forbidden(create(&cluster.user, &logs(|_| ())).await, "logs without a verb", &needs);
     create(&cluster.operator, &pod(|_| ())).await.unwrap();
 
-    for (name, change) in changes() {
+    let changed = changes().into_iter().map(|(name, change)| (name, pod(change)));
+    let changed_logs = changes_of_logs().into_iter().map(|(name, change)| (name, logs(change)));
+    for (name, pod) in changed.chain(changed_logs) {
         for pods in [&cluster.controller, &cluster.administrator, &cluster.operator] {
             // Kubernetes itself refuses a mirror Pod with an account.
             let refusals = ["'oke-node-task-pods' with binding", "a mirror pod may not reference"];
-            assert_forbidden(create(pods, &pod(change)).await, name, &refusals);
+            assert_forbidden(create(pods, &pod).await, name, &refusals);
         }
     }
     nothing_of_an_admitted_pod_changes(&cluster).await;
@@ -379,5 +388,42 @@ fn changes() -> Vec<(&'static str, Change)> {
             pod["metadata"]["name"] = json!("00000000-0000-4000-8000-000000000002-00000000")
         }),
         ("generated name", |pod| pod["metadata"]["generateName"] = json!(UID)),
+    ]
+}
+
+/// Changes of what only a Pod for logs has.
+fn changes_of_logs() -> Vec<(&'static str, Change)> {
+    fn args(pod: &mut Value) -> &mut Vec<Value> {
+        pod["spec"]["containers"][0]["args"].as_array_mut().unwrap()
+    }
+    vec![
+        ("no units", |pod| args(pod).truncate(3)),
+        ("no hours", |pod| args(pod).retain(|arg| arg != "--hours=1")),
+        ("25 hours", |pod| args(pod)[2] = json!("--hours=25")),
+        ("another folder", |pod| args(pod).insert(3, json!("--folder=/run/dbus"))),
+        ("nine units", |pod| args(pod).extend((0..7).map(|number| json!(format!("a{number}.service"))))),
+        ("all units", |pod| args(pod)[3] = json!("*.service")),
+        ("no unit", |pod| args(pod)[3] = json!("kubelet")),
+        ("two units in one", |pod| args(pod)[3] = json!("kubelet.service sshd.service")),
+        ("unit on two lines", |pod| args(pod)[3] = json!("kubelet.service\nsshd.service")),
+        ("long unit", |pod| args(pod)[3] = json!(format!("{}.service", "a".repeat(58)))),
+        ("time of a restart", |pod| pod["spec"]["activeDeadlineSeconds"] = json!(120)),
+        ("restart with the folder", |pod| {
+            pod["spec"]["containers"][0]["args"] = json!(["operation", "restart-unit", "kubelet.service"]);
+            pod["spec"]["activeDeadlineSeconds"] = json!(120);
+        }),
+        ("all captures", |pod| pod["spec"]["volumes"][1]["hostPath"]["path"] = json!("/var/lib/vcn-native/captures")),
+        ("another capture", |pod| {
+            let path = "/var/lib/vcn-native/captures/00000000-0000-4000-8000-000000000002/logs";
+            pod["spec"]["volumes"][1]["hostPath"]["path"] = json!(path);
+        }),
+        ("created folder", |pod| pod["spec"]["volumes"][1]["hostPath"]["type"] = json!("DirectoryOrCreate")),
+        ("another mount", |pod| pod["spec"]["containers"][0]["volumeMounts"][1]["mountPath"] = json!("/usr/local/bin")),
+        ("read-only folder", |pod| pod["spec"]["containers"][0]["volumeMounts"][1]["readOnly"] = json!(true)),
+        ("sub-folder", |pod| pod["spec"]["containers"][0]["volumeMounts"][1]["subPath"] = json!("a")),
+        ("no bus", |pod| {
+            pod["spec"]["volumes"].as_array_mut().unwrap().remove(0);
+            pod["spec"]["containers"][0]["volumeMounts"].as_array_mut().unwrap().remove(0);
+        }),
     ]
 }

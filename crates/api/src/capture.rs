@@ -19,6 +19,19 @@ pub const CAPTURE_BYTES_MAX: u64 = (32 + 64 + 32 + 2) << 20;
 pub const LOG_UNITS_MAX: usize = 8;
 /// The most bytes of a unit's log.
 pub const UNIT_LOG_BYTES_MAX: u64 = 4 << 20;
+/// The kinds of units that have logs.
+const UNIT_KINDS: [&str; 7] = ["service", "socket", "timer", "mount", "scope", "slice", "target"];
+
+/// Whether this is the name of a unit as NodeTasks accept it: neither an option nor a pattern, with at most 64 characters.
+#[must_use]
+pub fn is_unit_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@:".contains(&byte);
+    name.len() <= 64
+        && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && name.bytes().all(is_letter)
+        && name.rsplit_once('.').is_some_and(|(_, kind)| UNIT_KINDS.contains(&kind))
+}
+
 /// The longest time for which a node keeps a capture, in seconds.
 pub const CAPTURE_TTL_MAX: u32 = 86_400;
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use api::capture::is_unit_name;
 use api::node_task::NodeUnit;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
@@ -41,6 +42,22 @@ pub enum Operation {
     /// Write the host's files of NodePolicies from an order, and restart their units. If they do not stay active, or the order's hash
     /// does not appear in the file `confirmed`, the earlier files come back
     ApplyFiles(FilesArgs),
+    /// Write the logs of units into a capture's folder, without the secrets that can be recognized
+    Logs(LogsArgs),
+}
+
+/// Which logs, and where they are written.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct LogsArgs {
+    /// How many hours back
+    #[arg(long, default_value = "1", value_name = "HOURS", value_parser = clap::value_parser!(u8).range(1..=24))]
+    pub hours: u8,
+    /// The folder of the capture's logs
+    #[arg(long, default_value = "/logs", value_name = "FOLDER")]
+    pub folder: PathBuf,
+    /// The units, at most 8
+    #[arg(required = true, num_args = 1..=8, value_parser = unit_name, value_name = "UNIT")]
+    pub units: Vec<String>,
 }
 
 /// The order, and where the host's files are.
@@ -58,6 +75,10 @@ pub struct FilesArgs {
     /// The folder with the order, the record and copies of earlier files; the host must have it under the same path
     #[arg(long, default_value = "/var/lib/vcn-native/files", value_name = "FOLDER")]
     pub data: PathBuf,
+}
+
+fn unit_name(name: &str) -> Result<String, &'static str> {
+    if is_unit_name(name) { Ok(name.to_owned()) } else { Err("not the name of a unit, such as kubelet.service") }
 }
 
 fn units() -> impl clap::builder::TypedValueParser<Value = NodeUnit> {

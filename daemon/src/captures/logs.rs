@@ -8,6 +8,7 @@ use std::path::Path;
 use api::capture::{LOG_UNITS_MAX, UNIT_LOG_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
+use super::space::FreeSpace;
 use super::store::{CaptureFolder, create, open};
 use crate::redaction::{Redactions, Redactor};
 
@@ -27,13 +28,16 @@ pub struct UnitLog {
     pub redactions: Redactions,
     /// Whether older lines were left out.
     pub is_shortened: bool,
+    /// Why there is no text.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error: String,
 }
 
-/// Writes the log of a unit into the folder of logs. A folder that is gone was removed with its capture: that is an error.
+/// Reads the log of a unit to its end: the redacted text of its newest part.
 ///
 /// # Errors
-/// When the text cannot be read or written.
-pub fn write(folder: &Path, unit: &str, log: impl Read) -> io::Result<UnitLog> {
+/// When it cannot be read.
+pub fn read(log: impl Read) -> io::Result<(Vec<u8>, UnitLog)> {
     let mut redactor = Redactor::new().map_err(io::Error::other)?;
     let (mut kept, mut described) = (Vec::new(), UnitLog::default());
     let mut log = io::BufReader::new(log);
@@ -52,12 +56,27 @@ pub fn write(folder: &Path, unit: &str, log: impl Read) -> io::Result<UnitLog> {
     }
     described.is_shortened |= shorten(&mut kept);
     described.redactions = redactor.counts();
+    Ok((kept, described))
+}
+
+/// Whether the disk has space for another log.
+///
+/// # Errors
+/// When it does not, or the folder is gone.
+pub fn check_space(folder: &Path) -> io::Result<()> {
+    FreeSpace::of(folder).and_then(|space| space.check(UNIT_LOG_BYTES_MAX)).map_err(io::Error::other)
+}
+
+/// Writes the log of a unit into the folder of logs. A folder that is gone was removed with its capture: that is an error.
+///
+/// # Errors
+/// When the text cannot be written.
+pub fn write(folder: &Path, unit: &str, text: &[u8], described: &UnitLog) -> io::Result<()> {
     let unfinished = folder.join(format!("{unit}.log.part"));
-    create(&unfinished)?.write_all(&kept)?;
+    create(&unfinished)?.write_all(text)?;
     let description = create(&folder.join(format!("{unit}.json")))?;
-    serde_json::to_writer(description, &described)?;
-    fs::rename(unfinished, folder.join(format!("{unit}.log")))?;
-    Ok(described)
+    serde_json::to_writer(description, described)?;
+    fs::rename(unfinished, folder.join(format!("{unit}.log")))
 }
 
 /// Removes the oldest lines beyond the bound. Returns whether there were some.
@@ -100,9 +119,10 @@ mod tests {
         let old = "0 old line\n".repeat(400_000);
         let recent = "5 recent line\n".repeat(200_000);
         let log = [old.as_bytes(), &[0xff, b'\n'], recent.as_bytes(), secret.as_bytes()].concat();
-        let described = write(directory.path(), "kubelet.service", log.as_slice()).unwrap();
+        let (text, described) = read(log.as_slice()).unwrap();
+        write(directory.path(), "kubelet.service", &text, &described).unwrap();
         let redactions = Redactions { pem: 1, named_values: 1, ..Redactions::default() };
-        assert_eq!(described, UnitLog { redactions, is_shortened: true });
+        assert_eq!(described, UnitLog { redactions, is_shortened: true, error: String::new() });
         let path = directory.path().join("kubelet.service.log");
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.len() as u64 <= UNIT_LOG_BYTES_MAX && text.len() as u64 > UNIT_LOG_BYTES_MAX - LINE_MAX);
@@ -113,10 +133,9 @@ mod tests {
 
     #[test]
     fn log_of_empty_lines_takes_no_more_memory_than_bytes() {
-        let directory = tempfile::tempdir().unwrap();
         let log = "\n".repeat(3 * BYTES_MAX);
-        assert!(write(directory.path(), "a.service", log.as_bytes()).unwrap().is_shortened);
-        assert_eq!(fs::metadata(directory.path().join("a.service.log")).unwrap().len(), UNIT_LOG_BYTES_MAX);
+        let (text, described) = read(log.as_bytes()).unwrap();
+        assert!(described.is_shortened && text.len() == BYTES_MAX);
         let mut short = b"one\ntwo\n".to_vec();
         assert!(!shorten(&mut short) && short == b"one\ntwo\n");
     }
@@ -124,7 +143,7 @@ mod tests {
     #[test]
     fn log_of_a_removed_capture_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(write(&directory.path().join("gone"), "kubelet.service", &b"text\n"[..]).is_err());
+        assert!(write(&directory.path().join("gone"), "kubelet.service", b"text\n", &UnitLog::default()).is_err());
     }
 
     #[test]

@@ -42,17 +42,18 @@ pub(super) fn send<W: Write>(node: &str, folder: &CaptureFolder, parts: &Capture
     }
     for (unit, described) in logs {
         let name = format!("logs/{}.log", entry_path(&unit));
-        match folder.unit_log(&unit) {
-            Ok((file, size)) => {
+        let missing = match folder.unit_log(&unit) {
+            Ok((file, size)) if described.error.is_empty() => {
                 copy_entry(&path(&name), size, file, &mut *to)?;
                 let shortened = if described.is_shortened { "; older lines are left out" } else { "" };
                 let _ = writeln!(readme.entries, "  {name}: {size} bytes{shortened}");
                 let _ = writeln!(readme.redacted, "  {name}: {}", described.redactions);
+                continue;
             }
-            Err(error) => {
-                let _ = writeln!(readme.missing, "  {name}: {}", printable(&error.to_string()));
-            }
-        }
+            Ok(_) => described.error,
+            Err(error) => error.to_string(),
+        };
+        let _ = writeln!(readme.missing, "  {name}: {}", printable(&missing).replace('\n', " "));
     }
     to.write_all(&entry(&path("README.txt"), readme.text().as_bytes())?)?;
     to.write_all(&end())

@@ -1,6 +1,6 @@
 //! Commands on the host, as transient units: the few that operations need, with their output, bounded.
 
-use std::io::{self, Read as _};
+use std::io::{self, PipeReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
@@ -24,19 +24,32 @@ pub(super) struct Output {
 
 /// Runs a command on the host. Its output beyond the bound is read and dropped, so that it never waits.
 pub(super) async fn run(systemd: &Systemd, name: &str, arguments: &[&str], limit: Duration) -> Result<Output, Failure> {
+    let read = |mut output: PipeReader| {
+        let mut kept = Vec::new();
+        let _ = output.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
+        let _ = io::copy(&mut output, &mut io::sink());
+        String::from_utf8_lossy(&kept).into_owned()
+    };
+    let (exit, text) = run_read(systemd, name, arguments, limit, read).await?;
+    Ok(Output { exit, text: text.unwrap_or_default() })
+}
+
+/// Runs a command on the host while a thread reads its output to the end. The thread may panic: then nothing was read.
+pub(super) async fn run_read<T: Send + 'static>(
+    systemd: &Systemd,
+    name: &str,
+    arguments: &[&str],
+    limit: Duration,
+    read: impl FnOnce(PipeReader) -> T + Send + 'static,
+) -> Result<(Exit, Option<T>), Failure> {
     let failed = |error: io::Error| Failure {
         reason: TaskReason::OperationFailed,
         message: format!("make a pipe for {name}: {error}"),
     };
-    let (mut reader, writer) = io::pipe().map_err(failed)?;
-    let output = thread::spawn(move || {
-        let mut kept = Vec::new();
-        let _ = reader.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
-        let _ = io::copy(&mut reader, &mut io::sink());
-        String::from_utf8_lossy(&kept).into_owned()
-    });
+    let (reader, writer) = io::pipe().map_err(failed)?;
+    let output = thread::spawn(move || read(reader));
     let exit = start(systemd, name, arguments, limit, Some(OwnedFd::from(writer))).await?;
-    Ok(Output { exit, text: output.join().unwrap_or_default() })
+    Ok((exit, output.join().ok()))
 }
 
 /// The same for a command that must not be disturbed: its output goes to the journal, so it does not need this Pod.
@@ -73,7 +86,8 @@ async fn start(
     })
 }
 
-fn unit(name: &str) -> String {
+/// The unit of a command.
+pub(super) fn unit(name: &str) -> String {
     format!("oke-node-{name}.service")
 }
 

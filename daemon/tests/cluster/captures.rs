@@ -13,6 +13,7 @@ use std::time::Duration;
 use ::channel::{Reply, Request};
 use api::capture::{AGENT_CAPTURES_PATH, CaptureProgress};
 use nix::mount::{MsFlags, mount};
+use oke_node_agent::captures::logs::{UnitLog, read, write};
 use serde_json::{Value, json};
 
 use crate::bundle_stream::{resident, with_client};
@@ -158,8 +159,11 @@ fn capture_has_state_logs_and_headers_without_secrets() {
     assert!(progress.packets > 100 && progress.error.is_none(), "{progress:?}");
     // As the Pod of the task does.
     let journal = "kubelet[1]: token: hunter2\nkubelet[1]: started\n";
-    oke_node_agent::captures::logs::write(&folder(node).join(UID).join("logs"), "kubelet.service", journal.as_bytes())
-        .unwrap();
+    let logs = folder(node).join(UID).join("logs");
+    let (log, described) = read(journal.as_bytes()).unwrap();
+    write(&logs, "kubelet.service", &log, &described).unwrap();
+    let unread = UnitLog { error: "journalctl ended with exit-code 1".to_owned(), ..UnitLog::default() };
+    write(&logs, "crio.service", b"", &unread).unwrap();
     let (status, entries) = fetch(&channel, UID);
     assert_eq!(status, 200);
     for (name, content) in &entries {
@@ -185,7 +189,7 @@ fn capture_has_state_logs_and_headers_without_secrets() {
          secret, token and the like 1\n",
         "  logs/kubelet.service.log: PEM blocks 0, JSON web tokens 0, credentials in URLs 0, bearer and basic authorizations 0, values \
          named password, secret, token and the like 1\n",
-        "Missing:\n  nothing\n",
+        "Missing:\n  logs/crio.service.log: journalctl ended with exit-code 1\n",
     ] {
         assert!(readme.contains(part), "{part}\n{readme}");
     }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use api::capture::is_unit_name;
+
 use super::types::{Output, node_name};
 
 /// Which node, and what of it.
@@ -40,6 +42,12 @@ pub(crate) struct CaptureArgs {
     /// Packets with their payload, which may contain secrets; this needs the verb capture-payload
     #[arg(long, requires = "packets")]
     pub payload: bool,
+    /// Logs of these units of systemd, at most 8, comma-separated
+    #[arg(long, value_name = "UNIT", value_delimiter = ',', num_args = 1, value_parser = unit)]
+    pub logs: Vec<String>,
+    /// How many hours of logs [default: 1]
+    #[arg(long, value_name = "HOURS", requires = "logs", value_parser = clap::value_parser!(u8).range(1..=24))]
+    pub hours: Option<u8>,
     /// The output format of the summary.
     #[command(flatten)]
     pub output: Output,
@@ -56,4 +64,14 @@ pub(crate) enum Protocol {
     Icmp,
     /// ARP.
     Arp,
+}
+
+/// A unit of systemd; a service if no type is named.
+fn unit(name: &str) -> Result<String, String> {
+    let whole = if name.contains('.') { name.to_owned() } else { format!("{name}.service") };
+    if is_unit_name(&whole) {
+        Ok(whole)
+    } else {
+        Err("not the name of a unit, such as kubelet or docker.socket".to_owned())
+    }
 }

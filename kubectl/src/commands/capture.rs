@@ -1,4 +1,4 @@
-//! `capture`: state or packets of one node in a tar. A NodeTask makes it; the token that opens it exists in this process only.
+//! `capture`: state, packets or logs of one node in a tar. A NodeTask makes it; the token that opens it exists in this process only.
 //! The task ends with the command, and so does what the node keeps.
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use api::capture::{CAPTURE_BYTES_MAX, VIEW_CAPTURE_PATH};
-use api::node_task::{Capture as CaptureSpec, PacketCapture, PacketProtocol, TaskAction, TaskState};
+use api::node_task::{Capture as CaptureSpec, LogCapture, PacketCapture, PacketProtocol, TaskAction, TaskState};
 use api::{NodeTask, NodeTaskSpec, NodeTaskStatus, Reason as _, TaskReason};
 use command::page::Page;
 use kube::Api;
@@ -25,11 +25,12 @@ use crate::bundle::receive::receive;
 use crate::cluster::Cluster;
 use crate::interrupts::Interrupts;
 use crate::leader::stream::{Opened, open};
+use crate::task_runs::created_by;
 
 /// Between two reads of the task.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
-/// More than packets take, with the time of the controller.
-const WAIT_MAX: Duration = Duration::from_secs(420);
+/// More than packets and then logs take, with the time of the controller.
+const WAIT_MAX: Duration = Duration::from_secs(660);
 /// How long the node keeps the capture of a killed command, in seconds.
 const TTL_SECONDS: u32 = 900;
 /// The entry that describes the others.
@@ -53,7 +54,8 @@ pub(crate) async fn run(cluster: &Cluster, args: &CaptureArgs) -> anyhow::Result
     let progress = Progress::default();
     let token = token()?;
     let tasks: Api<NodeTask> = Api::all(cluster.client().await?);
-    let created = tasks.create(&PostParams::default(), &task(args, &token)).await.map_err(refused)?;
+    let task = created_by(task(args, &token), &cluster.user().await);
+    let created = tasks.create(&PostParams::default(), &task).await.map_err(refused)?;
     let name = created.metadata.name.unwrap_or_default();
     // Cancel-safe: the unfinished file goes with the first one, and the task is deleted afterwards.
     let captured = tokio::select! {
@@ -160,7 +162,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 fn task(args: &CaptureArgs, token: &str) -> NodeTask {
-    let is_state = args.state || args.packets.is_none();
+    let is_state = args.state || args.packets.is_none() && args.logs.is_empty();
     let protocol = |protocol| match protocol {
         Protocol::Tcp => PacketProtocol::TCP,
         Protocol::Udp => PacketProtocol::UDP,
@@ -176,8 +178,9 @@ fn task(args: &CaptureArgs, token: &str) -> NodeTask {
         interface: args.interface.clone(),
         payload: args.payload,
     });
+    let logs = (!args.logs.is_empty()).then(|| LogCapture { units: units(&args.logs), hours: args.hours });
     let token_hash = hexadecimal(&Sha256::digest(token));
-    let capture = CaptureSpec { token_hash, state: is_state, packets, logs: None };
+    let capture = CaptureSpec { token_hash, state: is_state, packets, logs };
     let spec = NodeTaskSpec {
         node: Some(args.node.clone()),
         node_selector: None,
@@ -191,6 +194,17 @@ fn task(args: &CaptureArgs, token: &str) -> NodeTask {
     task.metadata.name = None;
     task.metadata.generate_name = Some("capture-".to_owned());
     task
+}
+
+/// Each unit once.
+fn units(names: &[String]) -> Vec<String> {
+    let mut units: Vec<String> = Vec::new();
+    for name in names {
+        if !units.contains(name) {
+            units.push(name.clone());
+        }
+    }
+    units
 }
 
 impl Answer for Capture {
@@ -241,11 +255,24 @@ mod tests {
         let expected = serde_json::json!({ "tokenHash": hash, "packets": { "seconds": 30, "sizeMiB": 8, "protocol": "TCP",
             "host": "10.0.1.7", "port": 443, "interface": "ens3", "payload": true } });
         assert_eq!(capture(&words.split_whitespace().collect::<Vec<_>>()), expected);
+        let words = ["--logs", "kubelet,crio.service", "--logs", "kubelet", "--hours", "6"];
+        let logs = serde_json::json!({ "units": ["kubelet.service", "crio.service"], "hours": 6 });
+        assert_eq!(capture(&words), serde_json::json!({ "tokenHash": hash, "logs": logs }));
     }
 
     #[test]
-    fn options_that_need_packets_are_refused_without() {
-        for words in ["--host 10.0.0.1", "--payload", "--packets 0", "--packets 301", "--packets 9 --port 1"] {
+    fn options_that_lack_another_or_are_invalid_are_refused() {
+        let packets = ["--host 10.0.0.1", "--payload", "--packets 0", "--packets 301", "--packets 9 --port 1"];
+        let logs = [
+            "--hours 1",
+            "--logs a --hours 25",
+            "--logs *",
+            "--logs ../a",
+            "--logs a,",
+            "--logs a.conf",
+            "--logs=-b.service",
+        ];
+        for words in packets.into_iter().chain(logs) {
             assert!(args(&words.split_whitespace().collect::<Vec<_>>()).is_none(), "{words}");
         }
     }

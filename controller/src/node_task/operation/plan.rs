@@ -11,8 +11,8 @@ use crate::node_task::action::{Next, STARTED};
 use crate::operations::PodState;
 
 /// The steps: the Pod is created, its container runs, the Node must show the growth.
-pub(super) const CREATING: &str = "Creating";
-const RUNNING: &str = "Running";
+pub(crate) const CREATING: &str = "Creating";
+pub(crate) const RUNNING: &str = "Running";
 const PROVING: &str = "Proving";
 /// How long a kubelet and a runtime that work take to start a container, many times over.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl Facts {
 }
 
 /// The next step of a node.
-pub(super) fn next(operation: Operation, running: &RunningNode, facts: &Facts) -> Next {
+pub(super) fn next(operation: Operation<'_>, running: &RunningNode, facts: &Facts) -> Next {
     let go = |step: &str| Next::Go(RunningNode { step: step.to_owned(), ..running.clone() });
     match running.step.as_str() {
         STARTED => Next::Go(RunningNode {
@@ -90,10 +90,12 @@ pub(super) fn next(operation: Operation, running: &RunningNode, facts: &Facts) -
     }
 }
 
-fn judge(operation: Operation, report: &OperationReport, facts: &Facts, go: impl Fn(&str) -> Next) -> Next {
+fn judge(operation: Operation<'_>, report: &OperationReport, facts: &Facts, go: impl Fn(&str) -> Next) -> Next {
     match (report.reason, operation) {
         (TaskReason::Succeeded, Operation::GrowRootDisk) => go(PROVING),
-        (TaskReason::Succeeded, Operation::RestartUnit(_)) => Next::Succeeded(report.message.clone()),
+        (TaskReason::Succeeded, Operation::RestartUnit(_) | Operation::Logs(_)) => {
+            Next::Succeeded(report.message.clone())
+        }
         (TaskReason::NotGrown, _) => {
             let is_stale = report.file_system.is_some_and(|bytes| !has_capacity(facts.capacity, bytes));
             let hint = if is_stale { "; the kubelet reports a smaller size: restart kubelet.service" } else { "" };
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
-    const RESTART: Operation = Operation::RestartUnit(NodeUnit::Crio);
+    const RESTART: Operation<'_> = Operation::RestartUnit(NodeUnit::Crio);
 
     fn at(step: &str) -> RunningNode {
         RunningNode {

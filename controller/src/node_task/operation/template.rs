@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::node_task::{NodeUnit, TaskAction};
+use api::node_task::{LogCapture, NodeUnit, TaskAction};
 use k8s_openapi::api::core::v1::Pod;
 use vcn::fnv1a_32;
 
@@ -10,27 +10,41 @@ use crate::operations::{OperationPod, PodPurpose};
 
 /// What a Pod of this version can do on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum Operation<'a> {
     RestartUnit(NodeUnit),
     GrowRootDisk,
+    /// Writes logs into the folder that the agent keeps for the task's capture.
+    Logs(&'a LogCapture),
 }
 
-impl Operation {
-    /// That of an action, if a Pod does it.
-    pub(crate) const fn of(action: &TaskAction) -> Option<Self> {
-        match (action.restart_unit, action.grow_root_disk) {
-            (Some(restart), None) => Some(Self::RestartUnit(restart.unit)),
-            (None, Some(_)) => Some(Self::GrowRootDisk),
+impl<'a> Operation<'a> {
+    /// That of an action, if a Pod does it or a part of it.
+    pub(crate) fn of(action: &'a TaskAction) -> Option<Self> {
+        match (action.restart_unit, action.grow_root_disk, &action.capture) {
+            (Some(restart), None, None) => Some(Self::RestartUnit(restart.unit)),
+            (None, Some(_), None) => Some(Self::GrowRootDisk),
+            (None, None, Some(capture)) => capture.logs.as_ref().map(Self::Logs),
             _ => None,
         }
     }
 
     /// The arguments of the program.
-    fn arguments(self) -> Vec<&'static str> {
+    fn arguments(self) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         match self {
-            Self::RestartUnit(unit) => vec!["operation", "restart-unit", unit.as_str()],
-            Self::GrowRootDisk => vec!["operation", "grow-root-disk"],
+            Self::RestartUnit(unit) => words(&["operation", "restart-unit", unit.as_str()]),
+            Self::GrowRootDisk => words(&["operation", "grow-root-disk"]),
+            Self::Logs(logs) => {
+                let hours = format!("--hours={}", logs.hours.unwrap_or(1));
+                let units = logs.units.iter().map(String::as_str);
+                words(&["operation", "logs", &hours].into_iter().chain(units).collect::<Vec<_>>())
+            }
         }
+    }
+
+    /// Whether nothing is left half done when its Pod ends before it.
+    pub(crate) const fn is_interruptible(self) -> bool {
+        matches!(self, Self::Logs(_))
     }
 
     /// How long its Pod may run: longer than the program's own limits together.
@@ -38,6 +52,7 @@ impl Operation {
         match self {
             Self::RestartUnit(_) => Duration::from_secs(120),
             Self::GrowRootDisk => Duration::from_secs(600),
+            Self::Logs(_) => Duration::from_secs(180),
         }
     }
 }
@@ -58,12 +73,16 @@ impl PodOwner<'_> {
 }
 
 /// The Pod of an operation.
-pub(super) fn pod(owner: &PodOwner<'_>, operation: Operation, image: &str) -> serde_json::Result<Pod> {
+pub(super) fn pod(owner: &PodOwner<'_>, operation: Operation<'_>, image: &str) -> serde_json::Result<Pod> {
+    let (arguments, PodOwner { task: name, uid, node }) = (operation.arguments(), *owner);
     let pod = OperationPod {
         name: &owner.pod_name(),
-        node: owner.node,
-        purpose: PodPurpose::Task { name: owner.task, uid: owner.uid },
-        arguments: &operation.arguments(),
+        node,
+        purpose: match operation {
+            Operation::Logs(_) => PodPurpose::Logs { name, uid },
+            Operation::RestartUnit(_) | Operation::GrowRootDisk => PodPurpose::Task { name, uid },
+        },
+        arguments: &arguments.iter().map(String::as_str).collect::<Vec<_>>(),
         limit: operation.limit(),
     };
     pod.object(image)
@@ -76,16 +95,21 @@ mod tests {
     const OWNER: PodOwner<'_> =
         PodOwner { task: "restart", uid: "00000000-0000-4000-8000-000000000001", node: "node-a" };
 
-    /// tests of the policies on an API server, and the cases of tests/cluster, begin with this file.
+    /// Tests of the policies on an API server, and the cases of tests/cluster, begin with these files.
     #[test]
-    fn pod_is_the_one_that_other_tests_change() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/operation/pod.json");
-        let pod = pod(&OWNER, Operation::RestartUnit(NodeUnit::Kubelet), "oke-node-manager").unwrap();
-        let text = serde_json::to_string_pretty(&pod).unwrap() + "\n";
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, &text).unwrap();
+    fn pods_are_those_that_other_tests_change() {
+        let units = ["kubelet.service", "crio.service"].map(str::to_owned).to_vec();
+        let logs = LogCapture { units, hours: None };
+        for (name, operation) in [("pod", Operation::RestartUnit(NodeUnit::Kubelet)), ("logs", Operation::Logs(&logs))]
+        {
+            let path = format!("{}/golden/operation/{name}.json", env!("CARGO_MANIFEST_DIR"));
+            let pod = pod(&OWNER, operation, "oke-node-manager").unwrap();
+            let text = serde_json::to_string_pretty(&pod).unwrap() + "\n";
+            if std::env::var_os("UPDATE_DOCS").is_some() {
+                std::fs::write(&path, &text).unwrap();
+            }
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
-        assert_eq!(std::fs::read_to_string(path).unwrap(), text);
     }
 
     #[test]
