@@ -105,7 +105,7 @@ impl NodePolicies {
     /// What the summary says about it.
     pub(crate) fn summary(&self) -> NodePolicyState {
         let Answered { answer, .. } = &*self.answered.borrow();
-        NodePolicyState { document: answer.document.clone(), answer: answer.digest() }
+        NodePolicyState { document: answer.document.clone(), answer: answer.digest(), files: false }
     }
 
     /// Whether the document of an earlier agent is applied. The agent is not ready before.

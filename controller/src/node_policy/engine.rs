@@ -202,7 +202,8 @@ impl Engine {
         match result {
             Ok(answer) => {
                 memory.clocks.note(&answer, now);
-                let state = NodePolicyState { document: answer.document.clone(), answer: answer.digest() };
+                let (document, answer_digest) = (answer.document.clone(), answer.digest());
+                let state = NodePolicyState { document, answer: answer_digest, ..NodePolicyState::default() };
                 memory.answer = Some(KnownAnswer { state, answer, at: now });
                 (memory.retry, memory.failures, memory.error) = (None, 0, None);
             }
@@ -272,7 +273,9 @@ impl Engine {
             let Some(state) = node.policy_state() else { continue };
             let memory = self.nodes.entry(node.name().to_owned()).or_default();
             // An answer that is younger than the summary says more.
-            let is_known = |known: &KnownAnswer| known.state == *state || Some(known.at) >= node.answered;
+            let is_same =
+                |known: &NodePolicyState| (&known.document, &known.answer) == (&state.document, &state.answer);
+            let is_known = |known: &KnownAnswer| is_same(&known.state) || Some(known.at) >= node.answered;
             if memory.answer.as_ref().is_some_and(is_known) || memory.is_in_request {
                 continue;
             }
@@ -290,7 +293,7 @@ impl Engine {
     /// Renders the documents of all nodes, and sends those that differ from what the agents have.
     fn send(&mut self, world: &World<'_>, actions: &mut Actions) {
         let planned: BTreeSet<&str> = self.plans.iter().map(|planned| planned.policy.uid.as_str()).collect();
-        let mut renderer = Renderer::new(&self.plans, world.cluster);
+        let mut renderer = Renderer::new(&self.plans, world.cluster, world.grants);
         for node in world.nodes {
             let Some(memory) = self.nodes.get_mut(node.name()) else { continue };
             let Some(known) = &memory.answer else { continue };

@@ -45,6 +45,8 @@ pub(crate) struct NodeFacts<'a> {
     pub is_new: bool,
     /// Whether the policy names items that it may not set, or that no mount permits.
     pub is_incomplete: bool,
+    /// Whether the policy has files, and the agent is from a release that knows none.
+    pub lacks_files: bool,
     pub is_ready: bool,
     /// What is wrong with the node and was not when its document was sent.
     pub fault: Option<NodeFault>,

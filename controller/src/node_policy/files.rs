@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tunables::{FilesState, NodeAnswer};
+use tunables::{FilesState, ItemReport, ItemState, NodeAnswer};
 
 /// How long a node without a new answer is left alone after its Pod ended: the agent is asked meanwhile.
 const ANSWER_DELAY: Duration = Duration::from_secs(30);
@@ -65,6 +65,18 @@ impl FilesMemory {
     /// Forgets nodes that are gone.
     pub(crate) fn retain(&mut self, is_known: impl Fn(&str) -> bool) {
         self.ends.retain(|node, _| is_known(node));
+    }
+}
+
+/// What is wrong on a node whose agent is from a release that knows no files.
+pub(crate) fn unknown_files(policy: &str) -> ItemReport {
+    ItemReport {
+        item: "files".to_owned(),
+        policy: policy.to_owned(),
+        state: ItemState::Unsupported,
+        current: String::new(),
+        desired: String::new(),
+        message: "the agent's release knows no files. Update the agent.".to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use api::PolicyReason;
 use health::Summary;
 use health::summary::NodePolicyState;
 use tokio::time::Instant;
-use tunables::{AnsweredPolicy, Baseline, ItemState, NodeAnswer, PolicyState};
+use tunables::{AnsweredPolicy, Baseline, ItemReport, ItemState, NodeAnswer, PolicyState};
 
 use super::facts::{AgentState, NodeFault};
 use crate::cluster::store::NodeView;
@@ -30,6 +30,11 @@ impl NodeInput<'_> {
             AgentFacts::Answered { summary, .. } => summary.node_policy.as_ref(),
             AgentFacts::Pending { .. } | AgentFacts::Silent { .. } => None,
         }
+    }
+
+    /// Whether the agent's documents may have files.
+    pub(crate) fn takes_files(&self) -> bool {
+        self.policy_state().is_some_and(|state| state.files)
     }
 
     /// The state of the agent; `is_answer_known` says whether its answer about its policies was read.
@@ -71,9 +76,10 @@ impl NodeInput<'_> {
         baseline: &Baseline,
     ) -> Option<NodeFault> {
         if let Some(held) = held.filter(|held| held.state == PolicyState::Failed) {
-            let item = answer.and_then(|answer| answer.items_of(&held.name).find(|it| it.state == ItemState::Failed));
-            let item = item.map(|item| item.item.clone()).unwrap_or_default();
-            return Some(NodeFault { reason: PolicyReason::Failed, item });
+            let is_failure = |item: &&ItemReport| matches!(item.state, ItemState::RolledBack | ItemState::Failed);
+            let item = answer.and_then(|answer| answer.items_of(&held.name).find(is_failure));
+            let reason = item.and_then(|item| item.state.reason()).unwrap_or(PolicyReason::Failed);
+            return Some(NodeFault { reason, item: item.map(|item| item.item.clone()).unwrap_or_default() });
         }
         if baseline.ready && !self.is_ready() {
             return Some(NodeFault { reason: PolicyReason::NodeNotReady, item: String::new() });

@@ -1,11 +1,12 @@
 //! The documents of nodes, from what each must have of every policy. Nodes with the same revisions share one merge.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use api::NodeSettings;
 use api::node_policy::PolicyRemoval;
+use tunables::files::{FileGrant, FileOrder};
 use tunables::merge::{Conflict, NodeItems, PolicyOfNode, merge};
 use tunables::{DocumentMode, NodeAnswer, NodeDocument};
 
@@ -22,6 +23,8 @@ pub(crate) struct PlannedPolicy {
     pub plan: RolloutPlan,
     /// The status of which the plan is.
     pub stable: Option<api::node_policy::StableRevision>,
+    /// Nodes that have it without its files, which their agents do not know.
+    pub without_files: BTreeSet<String>,
 }
 
 /// What a node must have: policies by their index.
@@ -46,14 +49,15 @@ impl RenderedDocument {
 pub(crate) struct Renderer<'a> {
     plans: &'a [PlannedPolicy],
     cluster: &'a str,
+    grants: &'a [FileGrant],
     merged: HashMap<DuePolicies, Arc<NodeItems>>,
     /// Nodes with conflicts of each policy, by its name, and one of them.
     conflicts: BTreeMap<String, (u32, Conflict)>,
 }
 
 impl<'a> Renderer<'a> {
-    pub(crate) fn new(plans: &'a [PlannedPolicy], cluster: &'a str) -> Self {
-        Self { plans, cluster, merged: HashMap::new(), conflicts: BTreeMap::new() }
+    pub(crate) fn new(plans: &'a [PlannedPolicy], cluster: &'a str, grants: &'a [FileGrant]) -> Self {
+        Self { plans, cluster, grants, merged: HashMap::new(), conflicts: BTreeMap::new() }
     }
 
     /// How many nodes have conflicts, by the policy that does not apply.
@@ -83,7 +87,7 @@ impl<'a> Renderer<'a> {
         }
         let instance = node.view.instance.as_ref().map(ToString::to_string);
         let mut hasher = DefaultHasher::new();
-        (&due, &instance, self.cluster).hash(&mut hasher);
+        (&due, &instance, self.cluster, self.grants, node.takes_files()).hash(&mut hasher);
         for (index, _) in &due {
             let planned = self.plans.get(*index)?;
             let stable = planned.stable.as_ref().map(|stable| &stable.revision);
@@ -95,7 +99,15 @@ impl<'a> Renderer<'a> {
             return None;
         }
         let document = NodeDocument::new(self.cluster, instance.as_deref(), &items, node.baseline());
-        *rendered = RenderedDocument { key, revision: document.revision.clone(), order: String::new() };
+        let (document, order) = match node.takes_files() {
+            true => {
+                let document = document.permit(self.grants);
+                let (_, order) = FileOrder::of(&document).to_text();
+                (document, order)
+            }
+            false => (document.without_files(), String::new()),
+        };
+        *rendered = RenderedDocument { key, revision: document.revision.clone(), order };
         (document.revision != answer.document).then_some(document)
     }
 

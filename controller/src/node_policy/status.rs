@@ -9,6 +9,7 @@ use tunables::merge::{Conflict, refusals};
 use tunables::{ItemState, Key, NodeAnswer, Scope};
 
 use super::facts::{AgentState, NodeFacts};
+use super::files::unknown_files;
 use super::render::PlannedPolicy;
 use super::rollout::{FAILURES, RolloutPlan};
 use super::select::CompiledPolicy;
@@ -51,18 +52,19 @@ impl Report {
             count(&mut counts, node, &policy.target, stable.map_or("", |stable| &stable.revision));
             let items = answer(node.name).into_iter().flat_map(|answer| answer.items_of(&policy.name));
             let (mut differs, mut first) = (false, None);
-            for item in items {
+            let unknown = node.lacks_files.then(|| unknown_files(&policy.name));
+            for item in items.chain(unknown.as_ref()) {
                 differs = true;
                 counts.drifted_items += u32::from(item.state == ItemState::Drifted);
-                first = first.or(Some(item));
+                first = first.or_else(|| Some((item.item.clone(), item.state)));
                 if worst.as_ref().is_none_or(|worst| item.state < worst.state) {
                     let text = format!("{}: {} {}", node.name, item.item, item.message);
                     worst = Some(WorstItem { state: item.state, text: text.trim_end().to_owned() });
                 }
             }
             counts.drifted += u32::from(differs);
-            if let Some(item) = first.filter(|_| !plan.has_failed(node.name)) {
-                failing.push(FailingNode::new(node.name, &item.item, item.state.as_str()));
+            if let Some((item, state)) = first.filter(|_| !plan.has_failed(node.name)) {
+                failing.push(FailingNode::new(node.name, &item, state.as_str()));
             }
         }
         // Failures first, which a later leader needs; then by name.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use api::node_policy::{HOST_FOLDERS, SYSTEMD_FOLDER};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use tunables::files::FileGrant;
-use tunables::files::folders::{FOLDERS, SYSTEMD_FOLDER};
 
 /// The namespace of the Pods, as in manifests/operations/operation-pods.yaml.
 pub(crate) const NAMESPACE: &str = "oke-node-tasks";
@@ -117,7 +117,7 @@ impl OperationPod<'_> {
 fn folders(grants: &[FileGrant]) -> impl Iterator<Item = &'static str> {
     grants.iter().flat_map(|grant| {
         let mut paths: Vec<&str> =
-            FOLDERS.iter().filter(|folder| folder.grant == *grant).map(|folder| folder.path).collect();
+            HOST_FOLDERS.iter().filter(|folder| folder.grant == *grant).map(|folder| folder.path).collect();
         if *grant == FileGrant::HostCode {
             paths.push(SYSTEMD_FOLDER);
         }

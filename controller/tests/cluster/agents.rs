@@ -211,7 +211,7 @@ impl AgentState {
 }
 
 fn state_of(answer: &NodeAnswer) -> NodePolicyState {
-    NodePolicyState { document: answer.document.clone(), answer: answer.digest() }
+    NodePolicyState { document: answer.document.clone(), answer: answer.digest(), files: false }
 }
 
 impl TrustedControllers {

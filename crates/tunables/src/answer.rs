@@ -103,7 +103,9 @@ pub struct ItemReport {
 /// Why an item is not as the document says; the words are reasons of [`api::PolicyReason`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ItemState {
-    /// The kernel or device refused the value, or a probe failed. The only one that is a failure of the node.
+    /// A change of files was not confirmed, and undone. This and the next one are failures of the node.
+    RolledBack,
+    /// The kernel or device refused the value, or a probe failed.
     Failed,
     /// A change of a link was not confirmed, and undone.
     Unconfirmed,
@@ -124,7 +126,7 @@ pub enum ItemState {
 }
 
 vcn::words!(PolicyState: Applying, Applied, Failed, Unconfirmed);
-vcn::words!(ItemState: Failed, Unconfirmed, Reverted, Conflict, Refused, NotGranted, Unsupported, NoLink, Drifted);
+vcn::words!(ItemState: RolledBack, Failed, Unconfirmed, Reverted, Conflict, Refused, NotGranted, Unsupported, NoLink, Drifted);
 
 impl NodeAnswer {
     /// Within [`ANSWER_MAX`]: long texts are cut, and the last items are left out.

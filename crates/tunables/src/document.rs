@@ -1,6 +1,10 @@
 //! The document that the leader sends to an agent: all settings of its node. The last one holds while no controller answers.
 
-use api::node_policy::{HugePageMode, LinkSettings, PolicyMode, PolicyRemoval};
+use std::collections::BTreeSet;
+
+use api::node_policy::{
+    FileGrant, HostUnit, HugePageMode, KubeletReservations, LinkSettings, PolicyMode, PolicyRemoval,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::merge::NodeItems;
@@ -12,7 +16,9 @@ pub const POLICY_PATH: &str = "/v1/policy";
 pub const FILES_PATH: &str = "/v1/files";
 
 /// The longest document, as JSON.
-pub const DOCUMENT_MAX: usize = 16 * 1024;
+pub const DOCUMENT_MAX: usize = 24 * 1024;
+/// The same, without files: agents of 0.3.0 take no longer one.
+pub(crate) const WITHOUT_FILES_MAX: usize = 16 * 1024;
 
 /// The only version so far. A reader refuses later ones: it would leave settings out that it does not know.
 pub const VERSION: u32 = 1;
@@ -38,6 +44,18 @@ pub struct NodeDocument {
     pub huge_pages: Vec<DesiredHugePages>,
     /// Options of links, the highest precedence first: [`crate::links::choose`].
     pub links: Vec<DesiredLink>,
+    /// Files of the host, by path: at most one to apply and one to report.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<DesiredHostFile>,
+    /// Units that may restart when their files change.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub restart: BTreeSet<HostUnit>,
+    /// Reservations of the kubelet: at most one to apply and one to report.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kubelet: Vec<DesiredReservations>,
+    /// What the cluster's owner permits.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub grants: BTreeSet<FileGrant>,
     /// What the node had when this was sent.
     pub baseline: Baseline,
     /// Of the leader that sent it.
@@ -116,6 +134,28 @@ pub struct DesiredLink {
     pub policy: usize,
 }
 
+/// A file of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DesiredHostFile {
+    /// Where.
+    pub path: String,
+    /// What.
+    pub content: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// The index of the policy.
+    pub policy: usize,
+}
+
+/// Reservations of the kubelet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DesiredReservations {
+    /// What is reserved.
+    pub reservations: KubeletReservations,
+    /// The index of the policy.
+    pub policy: usize,
+}
+
 /// What a node had when a document was sent. The agent keeps it, so that another leader judges by it, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -143,11 +183,38 @@ impl NodeDocument {
             sysctls: items.sysctls.clone(),
             huge_pages: items.huge_pages.clone(),
             links: items.links.clone(),
+            files: items.files.clone(),
+            restart: items.restart.clone(),
+            kubelet: items.kubelet.clone(),
+            grants: BTreeSet::new(),
             baseline,
             term: LeaderTerm::default(),
         };
         document.revision = revision::of_document(&document);
         document
+    }
+
+    /// The same, with what the cluster's owner permits.
+    #[must_use]
+    pub fn permit(self, grants: &[FileGrant]) -> Self {
+        self.named(|document| document.grants = grants.iter().copied().collect())
+    }
+
+    /// The same for an agent that does not know files.
+    #[must_use]
+    pub fn without_files(self) -> Self {
+        self.named(|document| {
+            document.files.clear();
+            document.restart.clear();
+            document.kubelet.clear();
+            document.grants.clear();
+        })
+    }
+
+    fn named(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self.revision = revision::of_document(&self);
+        self
     }
 
     /// The policy of an entry, if the index is valid.
@@ -185,5 +252,40 @@ impl Baseline {
         problems.dedup();
         problems.truncate(PROBLEMS_MAX);
         Self { ready, problems }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> NodeDocument {
+        let policy = DocumentPolicy {
+            name: "web".to_owned(),
+            uid: "u".to_owned(),
+            revision: "r".to_owned(),
+            priority: 100,
+            mode: DocumentMode::Apply,
+            on_delete: PolicyRemoval::Restore,
+        };
+        let sysctl = DesiredSysctl { key: "vm.swappiness".to_owned(), value: "10".to_owned(), policy: 0 };
+        let items = NodeItems { policies: vec![policy], sysctls: vec![sysctl], ..NodeItems::default() };
+        NodeDocument::new("c", None, &items, Baseline::default())
+    }
+
+    #[test]
+    fn document_without_files_has_the_revision_of_earlier_releases() {
+        let without = document();
+        assert_eq!(without.revision, "fc42c7ed26aa2892", "or an upgrade sends each node its document again");
+        assert_eq!(without.clone().permit(&[]), without);
+        let mut with = without.clone();
+        let (path, content) = ("/etc/sysctl.d/90-web.conf".to_owned(), "vm.swappiness = 10\n".to_owned());
+        with.files.push(DesiredHostFile { path, content, mode: 0o644, policy: 0 });
+        let with = with.permit(&[FileGrant::HostFiles]);
+        let not_permitted = with.clone().permit(&[]);
+        assert!(with.revision != without.revision && not_permitted.revision != with.revision);
+        assert_eq!(with.without_files(), without);
+        let text = serde_json::to_string(&without).unwrap();
+        assert!(["files", "restart", "kubelet", "grants"].iter().all(|field| !text.contains(field)), "{text}");
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use api::node_policy::HostUnit;
+
 use crate::keys;
 
 /// One setting of a node.
@@ -19,6 +21,12 @@ pub enum Item {
         /// The option.
         option: LinkOption,
     },
+    /// A file of the host, by its path.
+    File(String),
+    /// Reservations of the kubelet.
+    Kubelet,
+    /// A unit whose files changed.
+    Unit(HostUnit),
 }
 
 /// An option of a link.
@@ -47,6 +55,9 @@ pub enum LinkOption {
 /// The item of transparent huge pages.
 pub const HUGE_PAGES: &str = "transparentHugePages.enabled";
 
+/// The item of the kubelet's reservations.
+pub const KUBELET: &str = "kubelet";
+
 /// The offloads, as in objects.
 pub const OFFLOADS: [&str; 8] = ["rxChecksum", "txChecksum", "tso", "gso", "gro", "lro", "rxHash", "ntuple"];
 
@@ -66,6 +77,9 @@ impl fmt::Display for Item {
             Self::Sysctl(key) => f.write_str(key),
             Self::HugePages => f.write_str(HUGE_PAGES),
             Self::Link { link, option } => write!(f, "link/{link}/{option}"),
+            Self::File(path) => f.write_str(path),
+            Self::Kubelet => f.write_str(KUBELET),
+            Self::Unit(unit) => f.write_str(unit.as_str()),
         }
     }
 }
@@ -96,8 +110,13 @@ impl FromStr for Item {
                 Ok(Self::Link { link: link.to_owned(), option: option.parse()? })
             }
             None if text == HUGE_PAGES => Ok(Self::HugePages),
+            None if text == KUBELET => Ok(Self::Kubelet),
+            None if text.starts_with('/') => Ok(Self::File(text.to_owned())),
             None if text.is_empty() => Err(()),
-            None => Ok(Self::Sysctl(text.to_owned())),
+            None => match HostUnit::from_word(text) {
+                Some(unit) => Ok(Self::Unit(unit)),
+                None => Ok(Self::Sysctl(text.to_owned())),
+            },
         }
     }
 }
@@ -140,6 +159,9 @@ mod tests {
             "link/ens5/channels.combined",
             "link/ens5/offloads.gro",
             "link/ens5/ipv6.neigh.gc_stale_time",
+            "/etc/sysctl.d/90-web.conf",
+            "kubelet",
+            "kubelet.service",
         ] {
             assert_eq!(text.parse::<Item>().unwrap().to_string(), text);
         }

@@ -25,7 +25,8 @@ pub mod view;
 
 pub use answer::{AnsweredPolicy, ItemReport, ItemState, NodeAnswer, PolicyState};
 pub use document::{
-    Baseline, DesiredHugePages, DesiredLink, DesiredSysctl, DocumentMode, DocumentPolicy, LeaderTerm, NodeDocument,
+    Baseline, DesiredHostFile, DesiredHugePages, DesiredLink, DesiredReservations, DesiredSysctl, DocumentMode,
+    DocumentPolicy, LeaderTerm, NodeDocument,
 };
 pub use files::{FileConfirmation, FilesAnswer, FilesState};
 pub use item::{Item, LinkOption};

@@ -6,26 +6,24 @@
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::NodeSettings;
-use api::node_policy::PolicyRemoval;
+use api::node_policy::{HostUnit, PolicyRemoval};
 use serde::Serialize;
 
 use crate::document::{
-    Baseline, DOCUMENT_MAX, DesiredHugePages, DesiredLink, DesiredSysctl, DocumentMode, DocumentPolicy, NodeDocument,
+    Baseline, DOCUMENT_MAX, DesiredHostFile, DesiredHugePages, DesiredLink, DesiredReservations, DesiredSysctl,
+    DocumentMode, DocumentPolicy, NodeDocument, WITHOUT_FILES_MAX,
 };
-use crate::item::Item;
+use crate::files::{self, reservations};
+use crate::item::{self, Item};
 use crate::keys::{self, Refusal};
+use crate::revision;
 use crate::value::is_same;
 
 /// Room in a document for what is not of policies: the cluster, the instance and the baseline.
 const ENVELOPE: usize = 2048;
-
-const FILES: Refusal = Refusal {
-    reason: "this release checks files and reservations, and writes none",
-    next_step: "Use the node pool's cloud-init until a later release.",
-};
 
 /// A policy that a node gets.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +58,15 @@ pub struct NodeItems {
     pub huge_pages: Vec<DesiredHugePages>,
     /// Options of links, the highest precedence first.
     pub links: Vec<DesiredLink>,
+    /// Files of the host, by path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<DesiredHostFile>,
+    /// Units that a policy of mode Apply lets restart: with files of each policy.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub restart: BTreeSet<HostUnit>,
+    /// Reservations of the kubelet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kubelet: Vec<DesiredReservations>,
     /// Items of policies that another one displaces without a higher priority.
     pub conflicts: Vec<Conflict>,
     /// Names of policies for which a document has no room.
@@ -88,8 +95,10 @@ pub fn merge(policies: &[PolicyOfNode<'_>]) -> NodeItems {
     loop {
         let mut items = merge_sorted(&sorted);
         let document = NodeDocument::new("", None, &items, Baseline::default());
-        let length = serde_json::to_vec(&document).map_or(usize::MAX, |text| text.len());
-        if length + ENVELOPE <= DOCUMENT_MAX {
+        let fits = |document: &NodeDocument, most: usize| {
+            serde_json::to_vec(document).is_ok_and(|text| text.len() + ENVELOPE <= most)
+        };
+        if fits(&document, DOCUMENT_MAX) && fits(&document.without_files(), WITHOUT_FILES_MAX) {
             items.left_out = left_out;
             return items;
         }
@@ -103,8 +112,13 @@ pub fn merge(policies: &[PolicyOfNode<'_>]) -> NodeItems {
 /// The settings of a policy that no node may have, with the reason and the next step.
 pub fn refusals(settings: &NodeSettings) -> Vec<(&str, Refusal)> {
     let of_keys = settings.sysctls.keys().filter_map(|key| Some((key.as_str(), keys::is_never_allowed(key)?)));
-    let of_files = settings.has_files().then_some(("files", FILES));
-    of_keys.chain(of_files).collect()
+    let of_files = settings.files.iter().filter_map(|file| {
+        let refusal = files::check(&file.path, &file.content, file.mode.bits()).err()?;
+        Some((file.path.as_str(), refusal))
+    });
+    let kubelet =
+        settings.kubelet.as_ref().and_then(|kubelet| Some((item::KUBELET, reservations::check(kubelet).err()?)));
+    of_keys.chain(of_files).chain(kubelet).collect()
 }
 
 fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {
@@ -120,10 +134,7 @@ fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {
             on_delete: policy.on_delete,
         });
         let Some(settings) = policy.settings.filter(|_| policy.mode != DocumentMode::Keep) else { continue };
-        let allowed = settings.sysctls.iter().filter(|(key, _)| keys::is_never_allowed(key).is_none());
-        let sysctls = allowed.map(|(key, value)| (Item::Sysctl(key.clone()), value.clone()));
-        let huge_pages = settings.transparent_huge_pages.map(|pages| (Item::HugePages, pages.enabled.to_string()));
-        for (item, value) in sysctls.chain(huge_pages) {
+        for (item, value) in values_of(settings) {
             if let Some(rival) = rival(&values, sorted, &item, &value, policy) {
                 let conflict =
                     Conflict { policy: policy.name.to_owned(), rival: rival.to_owned(), item: item.to_string() };
@@ -133,20 +144,48 @@ fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {
         }
         let links = settings.links.iter().map(|link| DesiredLink { link: link.clone(), policy: index });
         items.links.extend(links);
+        if policy.mode == DocumentMode::Apply {
+            items.restart.extend(&settings.restart);
+        }
     }
     for ((item, _), (policy, value)) in values {
+        let settings = sorted.get(policy).and_then(|policy| policy.settings);
         match item {
             Item::Sysctl(key) => items.sysctls.push(DesiredSysctl { key, value, policy }),
             Item::HugePages => {
                 let enabled = api::node_policy::HugePageMode::from_word(&value);
                 items.huge_pages.extend(enabled.map(|enabled| DesiredHugePages { enabled, policy }));
             }
-            Item::Link { .. } => {}
+            Item::File(path) => {
+                let file = settings.and_then(|settings| settings.files.iter().find(|file| file.path == path));
+                items.files.extend(file.map(|file| DesiredHostFile {
+                    path,
+                    content: file.content.clone(),
+                    mode: file.mode.bits(),
+                    policy,
+                }));
+            }
+            Item::Kubelet => {
+                let reservations = settings.and_then(|settings| settings.kubelet.clone());
+                items.kubelet.extend(reservations.map(|reservations| DesiredReservations { reservations, policy }));
+            }
+            Item::Link { .. } | Item::Unit(_) => {}
         }
     }
     items.conflicts.sort();
     items.conflicts.dedup();
     items
+}
+
+/// The items of a policy but for links, with what distinguishes their values: a hash for those that are longer than a word.
+fn values_of(settings: &NodeSettings) -> Vec<(Item, String)> {
+    let refused: BTreeSet<&str> = refusals(settings).into_iter().map(|(item, _)| item).collect();
+    let sysctls = settings.sysctls.iter().map(|(key, value)| (Item::Sysctl(key.clone()), value.clone()));
+    let huge_pages = settings.transparent_huge_pages.map(|pages| (Item::HugePages, pages.enabled.to_string()));
+    let files = settings.files.iter().map(|file| (Item::File(file.path.clone()), revision::of(file)));
+    let kubelet = settings.kubelet.iter().map(|kubelet| (Item::Kubelet, revision::of(kubelet)));
+    let all = sysctls.chain(huge_pages).chain(files).chain(kubelet);
+    all.filter(|(item, _)| !refused.contains(item.to_string().as_str())).collect()
 }
 
 /// The policy of the same priority that has another value for an item. What is applied comes before what is reported.

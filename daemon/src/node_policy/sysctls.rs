@@ -93,7 +93,7 @@ pub(super) fn record_key(item: &Item) -> String {
     match item {
         Item::Sysctl(key) => keys::path(key),
         Item::HugePages => HUGE_PAGES.to_owned(),
-        Item::Link { .. } => item.to_string(),
+        Item::Link { .. } | Item::File(_) | Item::Kubelet | Item::Unit(_) => item.to_string(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::NodeSettings;
 use tunables::{DocumentMode, FilesAnswer, NodeAnswer};
 
 use super::{Actions, Engine, KnownAnswer, NodeMemory, World};
@@ -92,7 +93,7 @@ impl Engine {
     /// Whether a revision of a policy has files.
     pub(super) fn needs_files(&self, uid: &str, revision: &str) -> bool {
         let planned = self.plans.iter().find(|planned| planned.policy.uid == uid);
-        planned.and_then(|planned| planned.settings_of(revision)).is_some_and(|settings| !settings.files.is_empty())
+        planned.and_then(|planned| planned.settings_of(revision)).is_some_and(NodeSettings::has_files)
     }
 
     /// Whether the Pods of a node's files fail again and again.

@@ -75,6 +75,7 @@ impl Engine {
             let is_gone = node.held.is_none() && node.sent.is_none();
             is_gone && node.applied_for.is_some_and(|time| time >= soak)
         };
+        let without_files = facts.iter().filter(|node| node.lacks_files).map(|node| node.name.to_owned()).collect();
         let over: Vec<String> = facts.iter().filter(is_over).map(|node| node.name.to_owned()).collect();
         for node in over {
             self.nodes.entry(node).or_default().clocks.forget(&policy.uid);
@@ -85,7 +86,7 @@ impl Engine {
         for node in &plan.soaked {
             self.nodes.entry(node.clone()).or_default().clocks.note_soaked(&policy.uid);
         }
-        let planned = PlannedPolicy { policy, plan, stable: written.stable.clone() };
+        let planned = PlannedPolicy { policy, plan, stable: written.stable.clone(), without_files };
         if !planned.policy.is_orphan {
             let is_removed = is_leaving && planned.plan.is_gone;
             if has_finalizer == is_leaving && (is_removed || !is_leaving) {
@@ -127,6 +128,9 @@ impl Engine {
             AgentState::Pending if memory.failures >= PATIENCE => AgentState::Silent,
             state => state,
         };
+        let has_files =
+            policy.object.spec.settings.has_files() && held.is_some_and(|held| held.revision == policy.target);
+        let lacks_files = has_files && agent == AgentState::Answered && !node.takes_files();
         Some(NodeFacts {
             name: node.name(),
             is_selected,
@@ -137,7 +141,8 @@ impl Engine {
             applied_for,
             is_soaked: memory.clocks.is_soaked(&policy.uid),
             is_new: memory.clocks.is_new(&policy.uid),
-            is_incomplete: answer.is_some_and(|answer| answer.items_of(&policy.name).any(is_impossible)),
+            is_incomplete: answer.is_some_and(|answer| answer.items_of(&policy.name).any(is_impossible)) || lacks_files,
+            lacks_files,
             is_ready: node.is_ready(),
             fault: baseline
                 .and_then(|baseline| node.fault(held, answer, baseline))

@@ -4,6 +4,7 @@ use tunables::view::{NodeProgress, PoliciesView, PolicyNodeView, PolicyView};
 
 use super::Engine;
 use crate::node_policy::facts::DueRevision;
+use crate::node_policy::files::unknown_files;
 use crate::node_policy::render::PlannedPolicy;
 use crate::report::metrics::PolicyCensus;
 
@@ -38,7 +39,7 @@ impl Engine {
     }
 
     fn shown(&self, planned: &PlannedPolicy) -> PolicyView {
-        let PlannedPolicy { policy, plan, stable } = planned;
+        let PlannedPolicy { policy, plan, stable, .. } = planned;
         let written = self.acknowledged.get(&policy.uid).or(policy.object.status.as_ref());
         let reason = |kind| {
             let condition = written.and_then(|status| api::condition::find(&status.conditions, kind));
@@ -58,7 +59,7 @@ impl Engine {
     }
 
     fn node(&self, planned: &PlannedPolicy, node: &str, due: DueRevision) -> PolicyNodeView {
-        let PlannedPolicy { policy, plan, stable } = planned;
+        let PlannedPolicy { policy, plan, stable, .. } = planned;
         let memory = self.nodes.get(node);
         let answer = self.answer(node);
         let held = answer.and_then(|answer| answer.policy(&policy.uid));
@@ -82,6 +83,8 @@ impl Engine {
         } else {
             NodeProgress::Queued
         };
+        let items = answer.into_iter().flat_map(|answer| answer.items_of(&policy.name)).cloned();
+        let unknown = planned.without_files.contains(node).then(|| unknown_files(&policy.name));
         let failed = failure.map(|failure| format!("{} {}", api::Reason::as_str(failure.reason), failure.item));
         let error = memory.and_then(|memory| memory.error.clone());
         PolicyNodeView {
@@ -97,7 +100,7 @@ impl Engine {
             },
             progress: progress.as_str().to_owned(),
             message: failed.or(error).unwrap_or_default().trim_end().to_owned(),
-            items: answer.into_iter().flat_map(|answer| answer.items_of(&policy.name)).cloned().collect(),
+            items: items.chain(unknown).collect(),
         }
     }
 }

@@ -16,7 +16,8 @@ pub(crate) struct NodeFailure {
 }
 
 /// The reasons of failures; other reasons of a status are of nodes that lack a setting.
-pub(crate) const FAILURES: [PolicyReason; 5] = [
+pub(crate) const FAILURES: [PolicyReason; 6] = [
+    PolicyReason::RolledBack,
     PolicyReason::Failed,
     PolicyReason::NewProblem,
     PolicyReason::NodeNotReady,

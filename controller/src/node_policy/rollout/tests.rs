@@ -144,6 +144,7 @@ impl NodeCase {
             is_soaked: self.soaked,
             is_new: self.joined,
             is_incomplete: self.incomplete,
+            lacks_files: false,
             is_ready: !self.not_ready,
             fault,
             is_busy: self.busy,

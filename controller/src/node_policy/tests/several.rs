@@ -124,6 +124,29 @@ fn younger_policy_of_the_same_priority_reports_its_conflict() {
 }
 
 #[test]
+fn agent_that_knows_no_files_gets_the_rest_and_is_no_failure() {
+    let mut cluster = Cluster::new(3, INTERVAL);
+    let files = json!([{ "path": "/etc/sysctl.d/90-web.conf", "content": "vm.swappiness = 10\n" }]);
+    let settings = json!({ "sysctls": { "vm.swappiness": "10" }, "files": files });
+    cluster.apply(policy("web", &json!({ "rollout": fast(), "settings": settings })));
+    cluster.until(120, "the canary has the key", |cluster| {
+        cluster.agents.iter().any(|agent| agent.value("vm.swappiness").is_some())
+    });
+    cluster.run(120);
+    assert!(cluster.agents.iter().all(|agent| agent.document.files.is_empty()));
+    let status = cluster.status("web");
+    assert_eq!((status.nodes.unwrap().target, status.nodes.unwrap().failed), (1, 0), "others wait for the canary");
+    let applied = api::condition::find(&status.conditions, api::ConditionType::Applied).unwrap();
+    assert_eq!(applied.reason, "Unsupported");
+    assert!(applied.message.contains("Update the agent"), "{}", applied.message);
+    // After the upgrade all nodes get the files, the canary first.
+    cluster.agents.iter_mut().for_each(|agent| agent.takes_files = true);
+    cluster
+        .until(600, "all have the files", |cluster| cluster.agents.iter().all(|agent| agent.document.files.len() == 1));
+    cluster.until(120, "it is stable", |cluster| cluster.status("web").stable.is_some());
+}
+
+#[test]
 fn agent_of_an_earlier_release_is_unsupported_and_no_failure() {
     let mut cluster = Cluster::new(3, INTERVAL);
     cluster.agent("n1").is_supporting = false;

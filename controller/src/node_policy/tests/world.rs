@@ -48,6 +48,8 @@ pub(super) struct Agent {
     /// Whether it takes policies, and whether it answers.
     pub(super) is_supporting: bool,
     pub(super) is_silent: bool,
+    /// Whether its release knows files.
+    pub(super) takes_files: bool,
     /// Whether a document ever made it keep the values of a policy.
     pub(super) was_kept: bool,
     /// Whether each of its answers names other policies that no object has.
@@ -106,6 +108,7 @@ impl Agent {
             fault: None,
             is_supporting: true,
             is_silent: false,
+            takes_files: false,
             was_kept: false,
             is_inventing: false,
             answers: Cell::new(0),
@@ -183,7 +186,8 @@ impl Agent {
 
     fn current_summary(&self) -> Summary {
         let answer = self.answer();
-        let state = NodePolicyState { document: answer.document.clone(), answer: answer.digest() };
+        let state =
+            NodePolicyState { document: answer.document.clone(), answer: answer.digest(), files: self.takes_files };
         let checks = if self.has_problem { vec![problem("gateway_unreachable")] } else { Vec::new() };
         Summary { node_policy: self.is_supporting.then_some(state), checks, ..Summary::default() }
     }

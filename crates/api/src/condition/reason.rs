@@ -248,17 +248,20 @@ reasons! {
         "Another program reverts a value: the agent set it three times in ten minutes, and retries after an hour.",
         "Find the program; the message names the likely one. Remove the key from its configuration or from the policy.";
     NotGranted False on OnApplied:
-        "The agent cannot write a setting: its container lacks the mount.",
-        "Set the chart's value `tunables` (or the add-on's key) to true. Keys outside the folders that it mounts need your own mount: docs/node-policies.md.";
+        "A setting needs a permit of the cluster's owner: its folder is not mounted, or files of its kind are not permitted.",
+        "Set the chart's value (or the add-on's key) to true: `tunables` for kernel settings, `hostFiles` or `hostCode` for files; the message names it. Keys outside the folders of `tunables` need your own mount: docs/node-policies.md.";
     Refused False on OnApplied:
         "A setting belongs to the agent, the kubelet or a namespace of a pod, or is not in the table of keys. Other settings of the policy still apply.",
         "Read the message: it shows the reason and the alternative. TUNABLE_KEYS of the agent adds keys to the table.";
     Unsupported False on OnApplied:
-        "The node's kernel or device lacks a setting, or the node's agent is from a release without NodePolicies. This is not a failure.",
-        "Update the agent, or select other nodes.";
+        "The node's kernel or device lacks a setting, a flag of the kubelet outranks a reservation, or the node's agent is from a release without NodePolicies or without files. This is not a failure.",
+        "Read the message: it names the flag. Update the agent, remove the flag from the node pool, or select other nodes.";
     Failed False on OnApplied:
         "The kernel or the device refused a value, or a probe failed after a change of a link and the agent restored the link.",
         "Read the message in `kubectl oke-node node NODE`, and correct the value.";
+    RolledBack False on OnApplied:
+        "Files were changed, and a unit did not stay active or the node did not become Ready within 100 s. The earlier files are back, and the unit was restarted with them.",
+        "Read the message and the unit's journal on the node: `kubectl oke-node capture NODE`. Correct the file; the same change is not retried.";
     Unconfirmed False on OnApplied:
         "The controller did not reach the agent within 120 s after a change, so the agent restored the earlier value. After three attempts the agent waits for a change of the policy.",
         "Check the controller and its network path to the node, then change the policy.";

@@ -10,4 +10,7 @@ pub struct NodePolicyState {
     pub document: String,
     /// What distinguishes its present answer about that document.
     pub answer: String,
+    /// Whether its documents may have files.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub files: bool,
 }

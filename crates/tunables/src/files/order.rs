@@ -7,7 +7,7 @@ use api::node_policy::{FileGrant, HostUnit, KUBELET_FOLDER, KubeletReservations,
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::document::is_default;
+use crate::document::{DesiredHostFile, DesiredReservations, DocumentMode, NodeDocument, is_default};
 use crate::files::folders::OWN_NAME;
 use crate::files::plan::{DesiredFile, DesiredFiles};
 use crate::files::reservations::{self, folder_of, unit_drop_in};
@@ -82,6 +82,37 @@ pub struct KubeletFacts {
 }
 
 impl FileOrder {
+    /// The order of a document. Leader and agent render the same one.
+    pub fn of(document: &NodeDocument) -> Self {
+        let applied = |index: usize| document.policy(index).filter(|policy| policy.mode == DocumentMode::Apply);
+        let file = |file: &DesiredHostFile| {
+            let DesiredHostFile { path, content, mode, policy } = file.clone();
+            Some(OrderedFile { path, content, mode, policy: applied(policy)?.uid.clone() })
+        };
+        let reservations = |desired: &DesiredReservations| {
+            let (reservations, policy) = (desired.reservations.clone(), applied(desired.policy)?.uid.clone());
+            Some(OrderedReservations { reservations, policy })
+        };
+        let kept = document.policies.iter().filter(|policy| policy.mode == DocumentMode::Keep);
+        Self {
+            version: VERSION,
+            cluster: document.cluster.clone(),
+            instance: document.instance.clone(),
+            files: document.files.iter().filter_map(file).collect(),
+            restart: document.restart.clone(),
+            kept: kept.map(|policy| policy.uid.clone()).collect(),
+            kubelet: document.kubelet.iter().find_map(reservations),
+        }
+    }
+
+    /// The order as it is stored, with its hash.
+    pub fn to_text(&self) -> (Vec<u8>, String) {
+        // No value of these types fails.
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        let sha256 = sha256(&text);
+        (text, sha256)
+    }
+
     /// Reads an order that must have this hash.
     ///
     /// # Errors
@@ -90,8 +121,7 @@ impl FileOrder {
         if text.len() > ORDER_MAX {
             return Err(format!("the order has {} bytes, more than {ORDER_MAX}", text.len()));
         }
-        let found = format!("{:x}", Sha256::digest(text));
-        if found != sha256 {
+        if self::sha256(text) != sha256 {
             return Err("the order's hash differs from the leader's".to_owned());
         }
         let order: Self = serde_json::from_slice(text).map_err(|error| format!("read the order: {error}"))?;
@@ -126,6 +156,10 @@ impl FileOrder {
             grants: grants.to_vec(),
         })
     }
+}
+
+fn sha256(text: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(text))
 }
 
 /// The files that reservations become on a node.

@@ -51,6 +51,17 @@ fn text(items: &NodeItems) -> String {
         let link = serde_json::to_string(&entry.link).unwrap();
         writeln!(text, "link {link} ({})", of(entry.policy)).unwrap();
     }
+    for entry in &items.files {
+        let content = entry.content.trim_end();
+        writeln!(text, "{} {:o} {content:?} ({})", entry.path, entry.mode, of(entry.policy)).unwrap();
+    }
+    for unit in &items.restart {
+        writeln!(text, "restart {unit}").unwrap();
+    }
+    for entry in &items.kubelet {
+        let reservations = serde_json::to_string(&entry.reservations).unwrap();
+        writeln!(text, "kubelet {reservations} ({})", of(entry.policy)).unwrap();
+    }
     for Conflict { policy, rival, item } in &items.conflicts {
         writeln!(text, "conflict: {policy} loses {item} to {rival}").unwrap();
     }
