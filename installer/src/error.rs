@@ -26,6 +26,9 @@ pub enum Error {
     /// Our own plugin does not answer VERSION, or not with the version of our configuration.
     #[error("asking {} for its CNI versions: {reason}", path.display())]
     Version { path: PathBuf, reason: String },
+    /// This container cannot write the host's files of NodePolicies.
+    #[error("restoring {}: /etc of the host is not mounted; run the uninstaller (manifests/uninstall)", paths.join(", "))]
+    FilesNotMounted { paths: Vec<String> },
     /// Another installer holds the lock.
     #[error(
         "another installer is at work on this node, or its directories cannot be locked; the next reconcile tries again"
@@ -90,6 +93,7 @@ impl Error {
             },
             Self::InTheWay { .. } => "in-the-way",
             Self::Version { .. } => "version-unknown",
+            Self::FilesNotMounted { .. } => "not-mounted",
             Self::Busy => "busy",
             Self::Raced { .. } => "raced",
             Self::Contention { .. } => "contention",

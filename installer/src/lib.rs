@@ -24,6 +24,7 @@ mod decide;
 mod error;
 mod files;
 mod foreign_network;
+pub mod host_files;
 mod libcni;
 mod note;
 mod observed;

@@ -2,12 +2,13 @@
 //! no error, and the state goes last, so that another run can finish what this one could not.
 //!
 //! ```text
-//!   refusals ─▶ configurations ─▶ pods? ─▶ binaries ─▶ routes, rules, links, nft ─▶ kernel settings ─▶ state
+//!   refusals ─▶ configurations ─▶ pods? ─▶ binaries ─▶ routes, rules, links, nft ─▶ settings and files ─▶ state
 //!   (pods? agent? another installer?)   no new pods from here on
 //! ```
 
 mod daemon_sets;
 mod files;
+mod host_files;
 mod kernel_settings;
 mod network;
 pub mod on_delete;
@@ -102,6 +103,7 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
     let others = [others, OtherNetworks::find(&files, &mut removal)];
     kernel_settings::restore(&settings.data_dir, &roots, &others, &mut removal);
+    host_files::restore(&settings.data_dir, &roots.host, &mut removal);
     if removal.failures.is_empty() {
         // Its file is not one of the state's. No agent may start before the end.
         let _ = agent.as_mut().map(AgentLock::remove_created);

@@ -2,11 +2,11 @@
 //! own, as root without capabilities; the agent never writes these files.
 
 mod change;
-mod host;
 mod units;
 
 use api::TaskReason;
 use api::operation::OperationReport;
+use installer::host_files::Host;
 use ipam::read_state;
 use systemd::Systemd;
 use tunables::files::order::KubeletFacts;
@@ -16,7 +16,6 @@ use super::Failure;
 use crate::args::FilesArgs;
 use crate::reconcile::kernel_limits;
 use change::{Change, Identity, Outcome, Timing};
-use host::Host;
 use units::SystemdUnits;
 
 /// The file of the order, in the folder of records.

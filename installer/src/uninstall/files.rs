@@ -8,6 +8,7 @@ use std::path::Path;
 use super::kernel_settings;
 use crate::error::Error;
 use crate::files::{entries, is_our_plugin, is_temporary, name, remove};
+use crate::host_files;
 use crate::observed::{ConfAt, is_copy, is_ours};
 use crate::record::backup::{self, Backup};
 use crate::record::{self, Record};
@@ -37,7 +38,7 @@ const DATA: [&str; 12] = [
 ];
 
 /// The same without a suffix.
-const DATA_EXACT: [&str; 2] = [backup::DIRECTORY, vcn::CAPTURES_FOLDER];
+const DATA_EXACT: [&str; 3] = [backup::DIRECTORY, vcn::CAPTURES_FOLDER, host_files::FOLDER];
 
 /// Our configurations go, whatever other programs added to them: without our plugin they have no interface to work on.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {

@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use installer::host_files::{Copies, Host, RECORD};
 use ipam::{read_state, write_atomically};
 use tokio::time::{Instant, sleep};
 use tunables::files::guard::{GUARD_DELAY, GUARD_UNIT, GuardCommand, GuardPaths, commands};
@@ -18,9 +19,6 @@ use tunables::files::{
     DesiredFiles, FilePlan, FileRecord, FileReport, HostUnit, ObservedFile, Original, PendingChange, StepAction, plan,
 };
 
-use super::host::{Copies, Host};
-
-const RECORD: &str = "record.json";
 const MARKER: &str = "restored";
 const CONFIRMATION: &str = "confirmed";
 

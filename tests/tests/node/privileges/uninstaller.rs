@@ -8,6 +8,7 @@ use std::os::unix::fs::chown;
 use installer::{PolicyMark, PolicySetting, note_policy_settings};
 use ipam::BootId;
 use sandbox::{Container, Runtime};
+use serde_json::json;
 
 use super::node::World;
 use crate::becomes_true;
@@ -182,6 +183,15 @@ fn note_shared_settings() {
     note_policy_settings("/var/lib/vcn-native".as_ref(), &BootId::current().unwrap(), &settings).unwrap();
 }
 
+/// As if a policy had a file that another program removed: nothing is restored in the machine's own /etc.
+fn note_file() {
+    let state = json!({ "sha256": "0".repeat(64), "mode": 0o644 });
+    let file = json!({ "original": "absent", "applied": state, "policy": "u" });
+    let record = json!({ "version": 1, "cluster": "c", "files": { "/etc/sysctl.d/oke-node-manager-test.conf": file } });
+    fs::create_dir_all("/var/lib/vcn-native/files").unwrap();
+    fs::write("/var/lib/vcn-native/files/record.json", record.to_string()).unwrap();
+}
+
 #[test]
 fn each_volume_is_needed() {
     let manifest = Container::uninstaller().unwrap();
@@ -194,6 +204,7 @@ fn each_volume_is_needed() {
             Runtime::of(&world.node).unwrap().del(&pod, &attachment).unwrap();
         }
         world.node.run(note_shared_settings).unwrap();
+        world.node.run(note_file).unwrap();
         let (code, text) = world.run(&manifest.clone().without_volume(&volume.host));
         let is_left = |key: &str| text.contains(&format!("setting {key}: its folder is not mounted here"));
         let (files, kernel) = world.looks();
@@ -204,6 +215,7 @@ fn each_volume_is_needed() {
             "/proc/sys/vm" => assert!(is_left("vm/swappiness"), "{text}"),
             "/proc/sys/fs/inotify" => assert!(is_left("fs/inotify/max_user_watches"), "{text}"),
             "/sys/kernel/mm" => assert!(is_left("transparent_hugepage/enabled"), "{text}"),
+            "/etc" => assert!(code == 1 && text.contains("/etc of the host is not mounted"), "{text}"),
             "/opt/cni/bin" | "/etc/cni/net.d" | "/var/lib/vcn-native" => assert_ne!(files, world.files, "{text}"),
             other => unreachable!("{other} is in the manifest, and no case shows what needs it"),
         }

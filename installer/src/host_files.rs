@@ -1,4 +1,5 @@
-//! Files of the host, below the folder where this container has them: read, written as a whole, removed. Never through a link.
+//! Files of NodePolicies on the host, below the folder where this container has them: read, written as a whole, removed. Never through a
+//! link. The program that applies them uses it, and the uninstaller.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -15,12 +16,16 @@ use tunables::files::{FileState, ObservedFile};
 const KEPT_MAX: u64 = 1 << 20;
 /// The mode of a folder of drop-ins.
 const FOLDER_MODE: u32 = 0o755;
+/// The folder of records and copies, in the data directory.
+pub const FOLDER: &str = "files";
+/// The record, in that folder.
+pub const RECORD: &str = "record.json";
 /// The mode of folders of copies: only root reads what was in a file.
 const COPIES_MODE: u32 = 0o700;
 
 /// The host's folders, and the folder of records and copies.
 #[derive(Clone, Debug)]
-pub(super) struct Host {
+pub struct Host {
     root: PathBuf,
     data: PathBuf,
     owner: u32,
@@ -28,7 +33,7 @@ pub(super) struct Host {
 
 /// Copies of files.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Copies {
+pub enum Copies {
     /// What was there before any policy.
     Originals,
     /// What was there before an unconfirmed change.
@@ -47,17 +52,17 @@ impl Copies {
 impl Host {
     /// The host below `root`; `data` is the folder of records and copies, which has the same path for the host. Files belong to this
     /// process's user, which is root.
-    pub(super) fn new(root: &Path, data: &Path) -> Self {
+    pub fn new(root: &Path, data: &Path) -> Self {
         Self { root: root.to_owned(), data: data.to_owned(), owner: nix::unistd::geteuid().as_raw() }
     }
 
     /// A file in the folder of records.
-    pub(super) fn data(&self, name: &str) -> PathBuf {
+    pub fn data(&self, name: &str) -> PathBuf {
         self.data.join(name)
     }
 
     /// The folder of copies.
-    pub(super) fn copies(&self, copies: Copies) -> PathBuf {
+    pub fn copies(&self, copies: Copies) -> PathBuf {
         self.data.join(copies.name())
     }
 
@@ -71,7 +76,7 @@ impl Host {
     }
 
     /// What is at a path.
-    pub(super) fn observe(&self, path: &str) -> ObservedFile {
+    pub fn observe(&self, path: &str) -> ObservedFile {
         match self.read(path) {
             Ok(Some((state, _))) => ObservedFile::Present(state),
             Ok(None) => ObservedFile::Absent,
@@ -80,24 +85,33 @@ impl Host {
     }
 
     /// Keeps a copy of a file of the host.
-    pub(super) fn keep(&self, path: &str, copies: Copies) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the copy cannot be written.
+    pub fn keep(&self, path: &str, copies: Copies) -> io::Result<()> {
         let (state, content) = self.read(path)?.ok_or(io::ErrorKind::NotFound)?;
         make_folder(&self.copies(copies), COPIES_MODE)?;
         write(&self.copy(copies, path), &content, state.mode)
     }
 
     /// Whether there is a copy of a file.
-    pub(super) fn has_copy(&self, path: &str, copies: Copies) -> bool {
+    pub fn has_copy(&self, path: &str, copies: Copies) -> bool {
         self.copy(copies, path).exists()
     }
 
     /// Removes a copy, if there is one.
-    pub(super) fn forget(&self, path: &str, copies: Copies) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn forget(&self, path: &str, copies: Copies) -> io::Result<()> {
         remove(&self.copy(copies, path))
     }
 
     /// Removes all copies of an unconfirmed change.
-    pub(super) fn forget_pending(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When one cannot be removed.
+    pub fn forget_pending(&self) -> io::Result<()> {
         match fs::remove_dir_all(self.copies(Copies::Pending)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -105,7 +119,10 @@ impl Host {
     }
 
     /// Writes a file of the host. Readers have the earlier one or the new one.
-    pub(super) fn write(&self, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be written; the earlier file stays.
+    pub fn write(&self, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
         let target = self.at(path);
         let folder = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
         make_folder(folder, FOLDER_MODE)?;
@@ -115,13 +132,19 @@ impl Host {
     }
 
     /// Writes the copy of a file back, with its mode.
-    pub(super) fn put_back(&self, path: &str, copies: Copies) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When there is no copy, or the file cannot be written.
+    pub fn put_back(&self, path: &str, copies: Copies) -> io::Result<()> {
         let (state, content) = read(&self.copy(copies, path), self.owner)?.ok_or(io::ErrorKind::NotFound)?;
         self.write(path, &content, state.mode)
     }
 
     /// Removes a file of the host, if there is one.
-    pub(super) fn remove(&self, path: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(&self, path: &str) -> io::Result<()> {
         remove(&self.at(path))
     }
 
