@@ -85,7 +85,7 @@ async fn capture_is_for_the_token_of_its_task_only() {
     agent.has_bundle(FakeBundle::Broken(whole.clone()));
     let (_, tar) = request(&one, "task=one", Some(TOKEN));
     assert!(!tar.ends_with(&end()), "{} bytes", tar.len());
-    // Wrong tokens keep nobody waiting.
+    // A wrong token delays no other request.
     agent.has_bundle(FakeBundle::Whole([whole.as_slice(), &end()].concat()));
     let took = std::thread::scope(|scope| {
         for _ in 0..6 {
