@@ -165,6 +165,10 @@ pub(crate) struct Options {
     /// none of Oracle's reports
     #[arg(long, global = true, env = "OKE_REPAIR_TAINT", value_parser = taint_key, value_name = "KEY")]
     pub oke_repair_taint: Option<String>,
+    /// Whether NodeRepairConfigs of OKE are read every 15 minutes: of a node that one selects, too, the fleet shows `OKE repairs this
+    /// node`, and no NodeTask reboots it
+    #[arg(long, global = true, env = "OKE_REPAIR_CONFIGS", value_enum, default_value = "off", value_name = "WHAT")]
+    pub oke_repair_configs: Toggle,
     /// Where the fleet is served to `kubectl oke-node`: an address of this host only
     #[arg(long, global = true, env = "VIEW_LISTEN", default_value = "127.0.0.1:9811", value_parser = loopback, value_name = "ADDRESS")]
     pub view_listen: SocketAddr,

@@ -78,7 +78,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
-    let leader = LeaderContext::new(&client, &patient, &store, &metrics, events);
+    let leader = LeaderContext::new(&client, &patient, &store, &metrics, events).recognizing_repair(&settings);
     let (budget, oci_host) = (cloud.budget().clone(), cloud.endpoint().host());
     let (profile_tasks, node_pools) = leader.profiles(&cloud);
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
@@ -204,7 +204,8 @@ impl LeaderContext {
             roster: roster.clone(),
             tenancy: settings.host_health_tenancy.clone(),
             compartments: settings.maintenance_compartments.clone().unwrap_or_default(),
-            repair_taint: settings.oke_repair_taint.clone(),
+            client: self.plain.clone(),
+            repair: self.repair.clone(),
         }
     }
 
@@ -268,7 +269,7 @@ impl LeaderContext {
                 namespace: member.namespace.clone(),
                 identity: settings.lease.identity.clone().unwrap_or_default(),
                 enabled: settings.enabled_actions(),
-                reboots: Arc::new(Reboots::new(self.plain.clone(), settings.oke_repair_taint.clone())),
+                reboots: Arc::new(Reboots::new(self.plain.clone(), self.repair.clone())),
                 ages: Arc::default(),
             },
         }

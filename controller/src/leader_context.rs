@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use kube::Client;
+use resident::args::Toggle;
 
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
+use crate::fleet::oke_repair::OkeRepair;
 use crate::report::metrics::Metrics;
+use crate::settings::Settings;
 
 pub(crate) struct LeaderContext {
     /// The API server, through a client that retries.
@@ -16,6 +19,8 @@ pub(crate) struct LeaderContext {
     pub(crate) store: Arc<Store>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Events,
+    /// How a repair of OKE is recognized.
+    pub(crate) repair: Arc<OkeRepair>,
 }
 
 impl LeaderContext {
@@ -28,6 +33,12 @@ impl LeaderContext {
         events: Events,
     ) -> Self {
         let (store, metrics) = (store.clone(), metrics.clone());
-        Self { client: client.clone(), plain: plain.clone(), store, metrics, events }
+        Self { client: client.clone(), plain: plain.clone(), store, metrics, events, repair: Arc::default() }
+    }
+
+    /// With what the settings say about repairs of OKE.
+    pub(crate) fn recognizing_repair(self, settings: &Settings) -> Self {
+        let reads_configs = settings.oke_repair_configs == Toggle::On;
+        Self { repair: Arc::new(OkeRepair::new(settings.oke_repair_taint.clone(), reads_configs)), ..self }
     }
 }

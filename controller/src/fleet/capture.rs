@@ -84,11 +84,10 @@ impl CaptureDownloads {
             let tasks: Api<NodeTask> = Api::all(self.client.clone());
             // The controller may list tasks, which it watches.
             let named = ListParams::default().fields(&format!("metadata.name={name}")).limit(1);
-            let checked = match send(tasks.list(&named)).await {
+            match send(tasks.list(&named)).await {
                 Ok(found) => judge(found.items.into_iter().next(), name, token),
                 Err(error) => Err(Answer::text(503, &format!("the NodeTask cannot be read: {}\n", chain(&error)))),
-            };
-            checked
+            }
         };
         let checked = timeout(CHECK, checking).await;
         let checked = checked.unwrap_or_else(|_| Err(Answer::text(429, "other tokens are being checked; retry\n")));

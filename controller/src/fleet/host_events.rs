@@ -2,6 +2,7 @@
 //! tenancy and one of maintenance per compartment, once in a quarter of an hour; nothing here acts on a node.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,15 @@ use health::report::Verdict;
 use health::rules::Severity;
 use health::summary::Check;
 use k8s_openapi::jiff::Timestamp;
-use oci::{CloudView, ComputeHost, Error, MaintenanceEvent};
+use kube::Client;
+use oci::{CloudView, ComputeHost, MaintenanceEvent};
 use resident::logging::chain;
 use tokio::time::{Instant, sleep};
 use vcn::Ocid;
 
 use crate::cluster::store::{NodeView, Store};
 use crate::fleet::findings::{millis, problem};
+use crate::fleet::oke_repair::OkeRepair;
 use crate::fleet::shared::SharedRoster;
 
 /// The time between two reads of a list: maintenance is announced days before, and a host's health is not urgent.
@@ -34,7 +37,6 @@ const WORD_MAX: usize = 40;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compartments(Vec<Ocid>);
 
-#[derive(Debug)]
 pub(crate) struct HostEvents {
     /// The OCI API, to read.
     pub cloud: CloudView,
@@ -44,8 +46,10 @@ pub(crate) struct HostEvents {
     /// The tenancy whose hosts are listed.
     pub tenancy: Option<Ocid>,
     pub compartments: Compartments,
-    /// The key of the taint with which OKE repairs a node.
-    pub repair_taint: Option<String>,
+    /// The API server.
+    pub client: Client,
+    /// How OKE's repair of a node is recognized.
+    pub repair: Arc<OkeRepair>,
 }
 
 /// What Oracle reported last, by instance.
@@ -58,6 +62,7 @@ struct Reported {
     /// Why the last read of a list failed.
     hosts_error: Option<String>,
     maintenance_error: Option<String>,
+    repair_error: Option<String>,
 }
 
 impl FromStr for Compartments {
@@ -73,8 +78,8 @@ impl FromStr for Compartments {
 
 impl HostEvents {
     /// Whether there is anything to do.
-    pub(crate) const fn is_off(&self) -> bool {
-        self.tenancy.is_none() && self.compartments.0.is_empty() && self.repair_taint.is_none()
+    pub(crate) fn is_off(&self) -> bool {
+        self.tenancy.is_none() && self.compartments.0.is_empty() && self.repair.is_off()
     }
 
     /// Reads the lists and shows the results, in a loop; never returns.
@@ -111,15 +116,14 @@ impl HostEvents {
         }
         reported.maintenance_error = error;
         reported.choose_maintenance();
+        reported.repair_error = noted("list NodeRepairConfigs", &self.repair.read(&self.client).await);
     }
 
     fn show(&self, reported: &Reported) {
         let nodes = self.store.nodes();
         let mut roster = self.roster.lock();
         for node in nodes.iter() {
-            let is_repaired =
-                self.repair_taint.as_ref().is_some_and(|taint| node.taints.iter().any(|key| **key == **taint));
-            roster.set_host_events(&node.name, reported.checks(node, is_repaired));
+            roster.set_host_events(&node.name, reported.checks(node, self.repair.of(node)));
         }
     }
 }
@@ -136,29 +140,31 @@ impl Reported {
         }
     }
 
-    /// Of a node. Where OKE repairs it, that is all there is to say.
-    fn checks(&self, node: &NodeView, is_repaired: bool) -> Vec<Check> {
-        if is_repaired {
-            return vec![check(
-                OKE_REPAIR.name,
-                Verdict::Problem,
-                Severity::Warning,
-                "OKE repairs this node.".to_owned(),
-            )];
+    /// Of a node. Where OKE repairs it, as `repair` shows, that is all there is to say.
+    fn checks(&self, node: &NodeView, repair: Option<String>) -> Vec<Check> {
+        if let Some(repair) = repair {
+            let message = format!("OKE repairs this node: {repair}.");
+            return vec![check(OKE_REPAIR.name, Verdict::Problem, Severity::Warning, message)];
         }
         let Some(instance) = &node.instance else { return Vec::new() };
         let host = self.hosts.get(instance).and_then(host_fault);
         let host = host.or_else(|| unknown(HOST_FAULT.name, self.hosts_error.as_ref()));
         let event = self.maintenance.get(instance).map(maintenance);
         let event = event.or_else(|| unknown(MAINTENANCE_SCHEDULED.name, self.maintenance_error.as_ref()));
-        host.into_iter().chain(event).collect()
+        let repair = unknown(OKE_REPAIR.name, self.repair_error.as_ref());
+        host.into_iter().chain(event).chain(repair).collect()
     }
 }
 
 /// Logs the error of a read, and returns its text.
-fn noted<T>(operation: &str, read: &Result<T, Error>) -> Option<String> {
+fn noted<T>(operation: &str, read: &Result<T, impl Error + 'static>) -> Option<String> {
     let error = read.as_ref().err()?;
-    tracing::warn!(event = "host_events.unknown", operation, error = chain(error), "docs/iam.md names the permission");
+    tracing::warn!(
+        event = "host_events.unknown",
+        operation,
+        error = chain(error),
+        "docs/accelerators.md#what-oracle-reports names the permission"
+    );
     Some(vcn::excerpt(&chain(error), ERROR_MAX).into_owned())
 }
 
@@ -188,7 +194,7 @@ fn maintenance(event: &MaintenanceEvent) -> Check {
 }
 
 fn unknown(name: &str, error: Option<&String>) -> Option<Check> {
-    Some(check(name, Verdict::Unknown, Severity::Warning, format!("Read the OCI API: {}", error?)))
+    Some(check(name, Verdict::Unknown, Severity::Warning, format!("Oracle's reports cannot be read: {}", error?)))
 }
 
 fn check(name: &str, verdict: Verdict, severity: Severity, message: String) -> Check {
@@ -222,7 +228,7 @@ mod tests {
 
     #[test]
     fn host_is_judged_by_health_and_components() {
-        let found = |health: &str, is_impaired: bool| reported(health, is_impaired).checks(&node(), false);
+        let found = |health: &str, is_impaired: bool| reported(health, is_impaired).checks(&node(), None);
         assert_eq!(found("HEALTHY", false), []);
         assert_eq!(in_short(&found("HEALTHY", true)), [("host_fault", Verdict::Problem, Severity::Warning)]);
         assert_eq!(in_short(&found("UNHEALTHY", true)), [("host_fault", Verdict::Problem, Severity::Critical)]);
@@ -230,8 +236,8 @@ mod tests {
 
     #[test]
     fn repair_by_oke_is_all_that_is_said() {
-        let found = reported("UNHEALTHY", true).checks(&node(), true);
-        assert_eq!((found.len(), found[0].message.as_str()), (1, "OKE repairs this node."));
+        let found = reported("UNHEALTHY", true).checks(&node(), Some("a reason".to_owned()));
+        assert_eq!((found.len(), found[0].message.as_str()), (1, "OKE repairs this node: a reason."));
     }
 
     #[test]
@@ -265,9 +271,9 @@ mod tests {
     #[test]
     fn list_that_fails_is_unknown_and_ends_no_problem() {
         let failed = Reported { hosts_error: Some("404".to_owned()), ..reported("UNHEALTHY", false) };
-        assert_eq!(in_short(&failed.checks(&node(), false))[0].1, Verdict::Problem);
+        assert_eq!(in_short(&failed.checks(&node(), None))[0].1, Verdict::Problem);
         let failed = Reported { hosts_error: Some("404".to_owned()), ..Reported::default() };
-        assert_eq!(in_short(&failed.checks(&node(), false)), [("host_fault", Verdict::Unknown, Severity::Warning)]);
+        assert_eq!(in_short(&failed.checks(&node(), None)), [("host_fault", Verdict::Unknown, Severity::Warning)]);
     }
 
     #[test]

@@ -9,12 +9,14 @@ use kube::Client;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::fleet::oke_repair::OkeRepair;
+
 /// What all reboots share.
 pub(crate) struct Reboots {
     /// The API server, through a client without retries: a PodDisruptionBudget refuses like a busy server.
     pub(crate) client: Client,
-    /// The key of the taint with which OKE marks a node that it repairs.
-    pub(crate) repair_taint: Option<String>,
+    /// How OKE's repair of a node is recognized.
+    pub(crate) repair: Arc<OkeRepair>,
     /// Notified when another replica should lead, because this one's node is about to be rebooted.
     pub(crate) hand_over: Arc<Notify>,
     /// By the task's uid.
@@ -76,8 +78,8 @@ pub(crate) struct Refusal {
 
 impl Reboots {
     /// Without any reboot yet.
-    pub(crate) fn new(client: Client, repair_taint: Option<String>) -> Self {
-        Self { client, repair_taint, hand_over: Arc::default(), memories: Mutex::default() }
+    pub(crate) fn new(client: Client, repair: Arc<OkeRepair>) -> Self {
+        Self { client, repair, hand_over: Arc::default(), memories: Mutex::default() }
     }
 
     /// What is known of a reboot in this step.

@@ -229,7 +229,7 @@ async fn reports_of_oracle_are_shown_until_oke_repairs_the_node() {
     let nodes: Api<Node> = Api::all(scene.client.clone());
     let patch = Patch::Strategic(json!({ "spec": { "taints": [{ "key": TAINT, "effect": "NoSchedule" }] } }));
     nodes.patch("node-0", &PatchParams::default(), &patch).await.unwrap();
-    wait_until("OKE's repair is shown", async || found() == shown("OKE repairs this node.")).await;
+    wait_until("OKE's repair is shown", async || found() == shown("OKE repairs this node: it has OKE's taint.")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,8 +36,8 @@ pub const MAINTENANCE_SCHEDULED: Signal = Signal {
 pub const OKE_REPAIR: Signal = Signal {
     name: "oke_repair",
     unit: Unit::Text,
-    source: "the controller, where `OKE_REPAIR_TAINT` is set: the Node's taints",
-    why: "OKE drains, restarts or replaces the node.",
+    source: "the controller, where `OKE_REPAIR_TAINT` or `OKE_REPAIR_CONFIGS` is set: the Node's taints, and OKE's NodeRepairConfigs",
+    why: "OKE drains, restarts or replaces the node, or will do so when its own monitoring finds a fault.",
     remedy: "Leave the node to OKE: start no repair of your own.",
 };
 
@@ -46,7 +46,7 @@ pub const CONTROLLER_SIGNALS: [(Signal, &str); 4] = [
     (CLOUD_AGENT_PLUGINS, CLOUD_AGENT_PLUGINS_HEALTHY),
     (HOST_FAULT, "HEALTHY without impaired components (UNHEALTHY is critical, else warning; no rule changes it)"),
     (MAINTENANCE_SCHEDULED, "none to come (warning; no rule changes it)"),
-    (OKE_REPAIR, "no such taint (warning; no rule changes it)"),
+    (OKE_REPAIR, "no such taint, and no NodeRepairConfig selects the node (warning; no rule changes it)"),
 ];
 
 /// When a signal of the controller is healthy.

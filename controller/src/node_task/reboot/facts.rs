@@ -60,6 +60,8 @@ pub(crate) struct RebootFacts<'a> {
     pub leader: LeaderPlace,
     /// The node that another task reboots first.
     pub other: Option<String>,
+    /// Why it is not known whether OKE repairs nodes.
+    pub unknown_repair: Option<String>,
     /// Its pods, while it is drained.
     pub drain: Result<Drain, String>,
     pub reset: ResetState,

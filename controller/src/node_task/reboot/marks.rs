@@ -17,8 +17,8 @@ const DELETION_TAINTS: [(&str, &str, bool); 4] = [
 const NODE_OPERATION_LABEL: &str = "oke.oraclecloud.com/node_operation";
 
 impl Mark {
-    /// Of a Node. `repair_taint` is the key with which OKE marks a node that it repairs.
-    pub(crate) fn of(node: &NodeView, repair_taint: Option<&str>) -> Option<Self> {
+    /// Of a Node. `repair` says how a repair of OKE is known, if there is one.
+    pub(crate) fn of(node: &NodeView, repair: Option<&str>) -> Option<Self> {
         let has_taint = |key: &str| node.taints.iter().any(|taint| &**taint == key);
         let mark = |reason, message: &str, may_follow_drain| {
             Some(Self { reason, message: message.to_owned(), may_follow_drain })
@@ -26,8 +26,8 @@ impl Mark {
         if node.leaving {
             return mark(TaskReason::Deleting, "the Node is being deleted", false);
         }
-        if repair_taint.is_some_and(has_taint) {
-            return mark(TaskReason::OtherOperation, "OKE repairs it", false);
+        if let Some(repair) = repair {
+            return mark(TaskReason::OtherOperation, &format!("OKE repairs it: {repair}"), false);
         }
         if node.labels.map().contains_key(NODE_OPERATION_LABEL) {
             let message = format!("a node operation of OKE selects it with the label {NODE_OPERATION_LABEL}");

@@ -75,6 +75,7 @@ pub(crate) async fn observe<'a>(
         fleet: readiness(context, &input.running.node),
         leader,
         other,
+        unknown_repair: context.reboots.repair.unknown(),
         drain: drain.map(|drain| drain.refused(memory.refusal.as_ref())),
         reset: memory.reset.clone(),
         proven_for: None,
@@ -133,7 +134,7 @@ fn node_facts<'a>(context: &TaskContext, input: &'a StepInput, view: &'a NodeVie
         is_ready: view.kubelet.is_none(),
         cordon: Cordon::of(view, owner),
         is_disputed: is_claimed || is_contradicted,
-        mark: Mark::of(view, context.reboots.repair_taint.as_deref()),
+        mark: Mark::of(view, context.reboots.repair.of(view).as_deref()),
         agent,
         operation: summary.and_then(|summary| summary.operation_units.first()).map(String::as_str),
     }

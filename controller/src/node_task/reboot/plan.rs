@@ -131,11 +131,15 @@ fn start(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: &NodeFacts<'_>) -> 
     }
 }
 
-/// What delays the reboot: an operation on the node, another reboot, or too many nodes that are not ready.
+/// What delays the reboot: an operation on the node, a repair of OKE that cannot be excluded, another reboot, or too many nodes
+/// that are not ready.
 fn obstacle(facts: &RebootFacts<'_>) -> Option<Next> {
     let FleetReadiness { others, not_ready } = facts.fleet;
     if let Some(unit) = facts.node.as_ref().and_then(|node| node.operation) {
         return Some(Next::Wait(format!("{unit} runs on the node: a reboot would interrupt it")));
+    }
+    if let Some(why) = &facts.unknown_repair {
+        return Some(Next::Wait(format!("OKE may repair the node: {why}")));
     }
     match &facts.other {
         Some(other) => Some(Next::Wait(format!("one reboot at a time: {other} comes first"))),

@@ -85,9 +85,21 @@ impl Cluster {
         }
     }
 
-    /// From here on it is a cluster with VCN-native pod networking.
+    /// From here on it is a cluster with VCN-native pod networking, and with OKE's repair of the nodes with the label `pool=a`. The
+    /// group of NodeRepairConfigs is one that the controller does not know.
     pub(crate) async fn serve_pod_networks(&self) {
         self.server.apply(&ApiServer::native_pod_networks()).await.unwrap();
+        let (group, plural) = ("repair.example.com", "noderepairconfigs");
+        let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let version = json!({ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } });
+        let names = json!({ "kind": "NodeRepairConfig", "plural": plural, "singular": "noderepairconfig" });
+        let spec = json!({ "group": group, "scope": "Cluster", "names": names, "versions": [version] });
+        let kind = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.{group}") }, "spec": spec });
+        self.server.apply_object(kind).await.unwrap();
+        let config = json!({ "apiVersion": format!("{group}/v1"), "kind": "NodeRepairConfig",
+            "metadata": { "name": "gpus" }, "spec": { "nodeSelector": { "matchLabels": { "pool": "a" } } } });
+        self.server.apply_object(config).await.unwrap();
         self.has_pod_networks.store(true, Ordering::Relaxed);
     }
 

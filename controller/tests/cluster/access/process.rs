@@ -31,6 +31,7 @@ pub(crate) async fn start(cluster: &Cluster, oci: &sandbox::OciApi, log: &Path) 
     command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
     // Differences from a cluster: the address of OCI, and shorter times.
     command.env("OCI_ENDPOINT", oci.url()).env("OCI_REQUESTS_PER_SECOND", "500");
+    command.env("OKE_REPAIR_CONFIGS", "on");
     command.env("LEASE_SECONDS", "10").env("AGENT_POLL_SECONDS", "10");
     command.env("POLL_SECONDS", "0.1").env("RETRY_MOST_SECONDS", "1");
     (Controller::spawn(command, log.to_owned()), proxymux)

@@ -110,6 +110,7 @@ impl<'c> Scene<'c> {
         self.until("a node has its conditions", async |scene| scene.is_judged("a").await).await?;
         self.missing_account_is_shown(controller).await?;
         self.bundle_is_sent(controller).await?;
+        self.repaired_node_is_left_to_oke(controller).await?;
         self.policies_are_rolled_out().await?;
         self.tasks_are_refused().await?;
         self.until("a network test is finished", async |scene| scene.is_tested("before").await).await?;
@@ -171,6 +172,15 @@ impl<'c> Scene<'c> {
         .await?;
         self.account().await;
         Ok(())
+    }
+
+    async fn repaired_node_is_left_to_oke(&mut self, controller: &Controller) -> Result<(), &'static str> {
+        self.until("a node that a NodeRepairConfig selects is left to OKE", async |scene| {
+            let shown = "NodeRepairConfig gpus selects it";
+            !scene.cluster.has_pod_networks.load(Ordering::Relaxed)
+                || controller.view("/fleet").is_some_and(|(_, fleet)| fleet.contains(shown))
+        })
+        .await
     }
 
     async fn bundle_is_sent(&mut self, controller: &Controller) -> Result<(), &'static str> {
@@ -252,8 +262,7 @@ impl<'c> Scene<'c> {
     }
 
     async fn node(&self, name: &str) {
-        let node =
-            json!({ "metadata": { "name": name }, "spec": { "providerID": format!("oci://{}", self.instance(name)) } });
+        let node = json!({ "metadata": { "name": name, "labels": { "pool": name } }, "spec": { "providerID": format!("oci://{}", self.instance(name)) } });
         let node: Node = serde_json::from_value(node).unwrap();
         self.api().create(&PostParams::default(), &node).await.unwrap();
     }

@@ -6,6 +6,7 @@ use api::TaskReason;
 use vcn::Ocid;
 
 use crate::cluster::store::NodeView;
+use crate::fleet::oke_repair::OkeRepair;
 use crate::node_task::action::Next as TaskNext;
 use crate::node_task::reboot::drain::{Drain, EvictionRefusal, PodKey};
 use crate::node_task::reboot::facts::{
@@ -56,6 +57,7 @@ fn facts(instance: &Ocid) -> RebootFacts<'_> {
         node: Some(node),
         fleet: FleetReadiness { others: 10, not_ready: 1 },
         leader: LeaderPlace::Elsewhere,
+        unknown_repair: None,
         other: None,
         drain: Ok(Drain::default()),
         reset: ResetState::Unsent { refusal: None },
@@ -142,7 +144,8 @@ fn node_that_others_work_on_is_skipped() {
         (view(&[], &operation, false), TaskReason::OtherOperation, false),
         (view(&["oke.example/repair"], &[], false), TaskReason::OtherOperation, false),
     ] {
-        let mark = Mark::of(&node, Some("oke.example/repair"));
+        let repair = OkeRepair::new(Some("oke.example/repair".to_owned()), false);
+        let mark = Mark::of(&node, repair.of(&node).as_deref());
         let marked = |cordon| {
             with(facts(&id), |node| {
                 node.cordon = cordon;
@@ -155,7 +158,7 @@ fn node_that_others_work_on_is_skipped() {
         let during = step(&run(RebootStep::Draining, MINUTE), &marked(Cordon::Own));
         assert_eq!(reason(&during), skipped.filter(|_| !is_soft), "{node:?}");
     }
-    assert_eq!(Mark::of(&view(&["node.kubernetes.io/unschedulable", "gpu"], &[("a", "b")], false), Some("r")), None);
+    assert_eq!(Mark::of(&view(&["node.kubernetes.io/unschedulable", "gpu"], &[("a", "b")], false), None), None);
 }
 
 #[test]
@@ -179,6 +182,8 @@ fn reset_is_not_sent_to_a_node_that_was_uncordoned_meanwhile() {
     let id = instance("a");
     let foreign = with(facts(&id), |node| node.cordon = Cordon::Foreign);
     assert_eq!(step(&run(RebootStep::Resetting, MINUTE), &foreign), enter(RebootStep::Draining, false));
+    let unknown = RebootFacts { unknown_repair: Some("forbidden".to_owned()), ..facts(&id) };
+    assert!(waits(&step(&run(RebootStep::Started, MINUTE), &unknown), "OKE may repair the node: forbidden"));
     let stopped = RebootFacts { is_stopped: true, ..facts(&id) };
     assert_eq!(step(&run(RebootStep::Resetting, MINUTE), &stopped), enter(RebootStep::Draining, false));
 }
