@@ -163,7 +163,7 @@ fn noted<T>(operation: &str, read: &Result<T, impl Error + 'static>) -> Option<S
         event = "host_events.unknown",
         operation,
         error = chain(error),
-        "docs/accelerators.md#what-oracle-reports names the permission"
+        "docs/accelerators.md#show-what-oracle-reports names the permission"
     );
     Some(vcn::excerpt(&chain(error), ERROR_MAX).into_owned())
 }
