@@ -120,7 +120,7 @@ pub(crate) struct Options {
     pub lease: LeaseSettings,
     /// The cluster's name in the tags of VNICs; by default the uid of the namespace kube-system. After a change all VNICs are
     /// tagged again, and orphaned VNICs with the old name are no longer reported
-    #[arg(long, global = true, env = "CLUSTER_ID", value_parser = name(LONGEST_CLUSTER_ID), value_name = "NAME")]
+    #[arg(long, global = true, env = "CLUSTER_ID", value_parser = name(MAX_CLUSTER_ID), value_name = "NAME")]
     pub cluster_id: Option<String>,
     /// The OCI API.
     #[command(flatten)]
@@ -205,11 +205,11 @@ pub(crate) struct Networks(pub Vec<IpNetwork>);
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct LeaseSettings {
     /// The namespace of the Lease: the pod's own, from the downward API
-    #[arg(long = "pod-namespace", global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_parser = name(LONGEST_NAME), value_name = "NAME")]
+    #[arg(long = "pod-namespace", global = true, env = "POD_NAMESPACE", default_value = "oke-node-manager", value_parser = name(MAX_NAME), value_name = "NAME")]
     pub namespace: String,
     /// The name of this process in the Lease and in Events: the pod's name, from the downward API
     /// [default: host name and a number]
-    #[arg(long = "pod-name", global = true, env = "POD_NAME", value_parser = name(LONGEST_NAME), value_name = "NAME")]
+    #[arg(long = "pod-name", global = true, env = "POD_NAME", value_parser = name(MAX_NAME), value_name = "NAME")]
     pub identity: Option<String>,
     /// The time that the Lease stays valid without renewal, in whole seconds. For that long there is no leader after one was
     /// killed
@@ -278,8 +278,8 @@ pub(crate) struct Pace {
 /// The fewest requests per second: so that there is always an answer to adapt to.
 const LEAST_RATE: f64 = 0.5;
 /// A tag's value in OCI has up to 256 characters; uids have 36.
-const LONGEST_CLUSTER_ID: usize = 128;
-const LONGEST_NAME: usize = 253;
+const MAX_CLUSTER_ID: usize = 128;
+const MAX_NAME: usize = 253;
 
 impl OciSettings {
     /// Bounds of the budget.
@@ -301,7 +301,7 @@ fn name(most: usize) -> impl Fn(&str) -> Result<String, String> + Clone {
 /// A name, with a domain and a slash before it or not.
 fn taint_key(text: &str) -> Result<String, String> {
     let parts = text.split_once('/').map_or_else(|| vec![text], |(domain, name)| vec![domain, name]);
-    parts.into_iter().try_for_each(|part| name(LONGEST_NAME)(part).map(|_| ()))?;
+    parts.into_iter().try_for_each(|part| name(MAX_NAME)(part).map(|_| ()))?;
     Ok(text.to_owned())
 }
 

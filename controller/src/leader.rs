@@ -119,7 +119,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     };
     let touched = |instance: Ocid| {
         let (lane, after) = watched.due(&instance, chance());
-        work.look_at(instance, lane, after);
+        work.enqueue(instance, lane, after);
     };
     // Cancel-safe: whichever ends first ends the process.
     tokio::select! {

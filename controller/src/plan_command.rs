@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// When something cannot be read in time. The rest is printed all the same.
-pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings, args: PlanArgs) -> anyhow::Result<()> {
     let reader = Reader::new(&client::connect().await?, PATIENCE);
     let store = timeout(DEADLINE, reader.all()).await.context("cannot read from the API server in time")??;
     read_node_pools(&settings, &store).await;
@@ -59,7 +59,7 @@ pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<(
     let paused = steps_of(&future::unpaused(&observed), |step| step.profile().is_some_and(is_paused));
     let steps: Vec<Step> = finalizers.into_iter().chain(plan.steps.iter().cloned()).collect();
     let mut objects = future::after(observed.attachments.iter(), &steps);
-    if let Some(chosen) = chosen(&asked, &observed)? {
+    if let Some(chosen) = chosen(&args, &observed)? {
         objects.retain(|instance, _| chosen.contains(instance));
     }
     let cloud = match objects.is_empty() {
@@ -67,9 +67,9 @@ pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<(
         false => in_the_cloud(&settings, &reader, &objects).await,
     };
     let (cloud, problem) = match cloud {
-        Ok(CloudPlan { lines, not_asked: 0 }) => (lines, None),
-        Ok(CloudPlan { lines, not_asked }) => {
-            (lines, Some(anyhow!("{not_asked} instances were not read within {DEADLINE:?}: choose some with --node")))
+        Ok(CloudPlan { lines, unread: 0 }) => (lines, None),
+        Ok(CloudPlan { lines, unread }) => {
+            (lines, Some(anyhow!("{unread} instances were not read within {DEADLINE:?}: choose some with --node")))
         }
         Err(problem) => (Vec::new(), Some(problem)),
     };
@@ -81,7 +81,7 @@ pub(crate) async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<(
         cloud_read: problem.is_none(),
         problems: &plan.problems,
     };
-    let text = match asked.output.output {
+    let text = match args.output.output {
         Format::Table => report.to_string(),
         Format::Json => serde_json::to_string_pretty(&report).context("writing JSON")? + "\n",
     };
@@ -128,9 +128,9 @@ fn steps_of(observed: &Observed, is_chosen: impl Fn(&Step) -> bool) -> Vec<Step>
 }
 
 /// The instances to query in OCI, if not all.
-fn chosen(asked: &PlanArgs, observed: &Observed) -> anyhow::Result<Option<BTreeSet<Ocid>>> {
-    let mut chosen: BTreeSet<Ocid> = asked.instance.iter().cloned().collect();
-    for name in &asked.node {
+fn chosen(args: &PlanArgs, observed: &Observed) -> anyhow::Result<Option<BTreeSet<Ocid>>> {
+    let mut chosen: BTreeSet<Ocid> = args.instance.iter().cloned().collect();
+    for name in &args.node {
         let node = observed.nodes.iter().find(|node| node.name == *name);
         match node.and_then(|node| node.instance.clone()) {
             Some(instance) => drop(chosen.insert(instance)),

@@ -71,14 +71,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Some(_) => Command::from_arg_matches(&matches)?,
         None => Command::Run,
     };
-    if let Command::Config(asked) = command {
-        let (text, right) = explain::tell::<Settings>(&keys, &layers, &asked)?;
+    if let Command::Config(config_args) = command {
+        let (text, right) = explain::tell::<Settings>(&keys, &layers, &config_args)?;
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(if right { Exit::Fine } else { Exit::Usage });
     }
     match RunningConfiguration::<Settings>::start(keys, layers) {
         Ok((settings, live)) => match command {
-            Command::Plan(asked) => in_runtime(plan_command::run(settings, asked)).map(|()| Exit::Fine),
+            Command::Plan(plan_args) => in_runtime(plan_command::run(settings, plan_args)).map(|()| Exit::Fine),
             _ => match in_runtime(controller(settings, live))? {
                 Some(exit) => Ok(exit),
                 None => Err(reload::restart()).context("executing the controller again"),

@@ -95,11 +95,11 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Default for Work<K> {
 
 impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
     pub(crate) fn now(&self, key: K) {
-        self.look_at(key, Lane::Requested, Duration::ZERO);
+        self.enqueue(key, Lane::Requested, Duration::ZERO);
     }
 
     /// Queues a key for a time from now, even if it is backing off.
-    pub(crate) fn look_at(&self, key: K, lane: Lane, after: Duration) {
+    pub(crate) fn enqueue(&self, key: K, lane: Lane, after: Duration) {
         self.queue().add(key, lane, Instant::now() + after);
         self.0.news.notify_one();
     }

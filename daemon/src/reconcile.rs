@@ -139,11 +139,11 @@ impl Reconciler {
 
     /// Whether drift of running pods, attachments that a DEL ended, addresses that ran out or are free again, a VNIC's link that
     /// did not come back, or a postponed check of routes call for a reconcile.
-    pub fn attention(&mut self, hints: DriftHints, deleted: &HashSet<AttachmentKey>) -> bool {
-        self.pods.attention(hints, deleted, &self.node.store)
+    pub fn needs_reconcile(&mut self, hints: DriftHints, deleted: &HashSet<AttachmentKey>) -> bool {
+        self.pods.needs_reconcile(hints, deleted, &self.node.store)
             || self.pod_addresses.has_changed(&self.node, self.installation.is_ours())
             || self.unreturned.has_new(&self.node.store)
-            || self.interference.attention()
+            || self.interference.is_check_due()
     }
 
     /// The time until a condition becomes due, if nothing happens before.
@@ -153,7 +153,7 @@ impl Reconciler {
     }
 
     /// When to call [`Self::attention`] again although nothing happens.
-    pub(crate) fn attention_again(&self) -> Option<Duration> {
+    pub(crate) fn next_check(&self) -> Option<Duration> {
         self.pods.again().into_iter().chain(self.interference.again()).min()
     }
 }

@@ -66,7 +66,7 @@ use crate::triggers::reconcile_loop::{ReconcileLoop, Wakeups};
 
 /// How long work in progress may take when the agent gets SIGTERM. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
-const FAREWELL: Duration = Duration::from_millis(1000);
+const STOP_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// The same while a change of a link is undone: within the manifest's terminationGracePeriodSeconds.
 const UNDO_MAX: Duration = Duration::from_secs(20);
@@ -87,8 +87,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     };
     let Invocation { command, layers } = invocation;
     let keys = args::keys();
-    if let Command::Config(asked) = command {
-        let (text, exit) = show::configuration(&layers, &asked)?;
+    if let Command::Config(config_args) = command {
+        let (text, exit) = show::configuration(&layers, &config_args)?;
         return Ok(print(&text, exit));
     }
     if let Command::Probe(ProbeOutput { message }) = command {
@@ -164,9 +164,9 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
     let stopped = Instant::now();
     // A node that a change of a link cut off gets no next agent: the change is undone first.
     let is_changing = node_policy::has_unfinished_change(&settings.data_dir);
-    runtime.shutdown_timeout(if is_changing { UNDO_MAX } else { FAREWELL });
+    runtime.shutdown_timeout(if is_changing { UNDO_MAX } else { STOP_TIMEOUT });
     // It waits no longer than for the last of its threads.
-    let ended = stopped.elapsed() < if is_changing { UNDO_MAX } else { FAREWELL };
+    let ended = stopped.elapsed() < if is_changing { UNDO_MAX } else { STOP_TIMEOUT };
     drop(lock);
     match end? {
         End::Stopped => {}
@@ -181,8 +181,8 @@ fn stay(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow
 
 /// Works until a signal ends it, or its configuration file changes.
 async fn agent(settings: Arc<Settings>, live: RunningConfiguration<Settings>) -> anyhow::Result<End> {
-    let (board_of_notices, notices) = Notices::channel();
-    let notices_of = |task| Notices::of(task, &board_of_notices);
+    let (notice_sender, notices) = Notices::channel();
+    let notices_of = |task| Notices::of(task, &notice_sender);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let (facts_in, facts) = watch::channel(NodeFacts::default());

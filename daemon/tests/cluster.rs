@@ -144,8 +144,8 @@ impl Cluster {
         sources.iter().find(|source| source["name"] == "native-pod-network").unwrap().clone()
     }
 
-    fn wait_offered(&self, agent: &Agent, wanted: &[&str]) {
-        wait_for("the addresses", || self.offered() == wanted, || format!("{:?}\n{}", self.offered(), agent.log()));
+    fn wait_offered(&self, agent: &Agent, expected: &[&str]) {
+        wait_for("the addresses", || self.offered() == expected, || format!("{:?}\n{}", self.offered(), agent.log()));
     }
 
     /// Waits until the answer is young. Each change of the object is a byte of its watch.
@@ -346,9 +346,10 @@ const OKES: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/vcn-native-i
 
 /// What was decided, in order.
 fn decided(agent: &Agent) -> Vec<(bool, String)> {
-    let told = agent.events("pod_network.decided");
-    let told = told.iter().map(|it| (it["install"].as_bool().unwrap(), it["decided_by"].as_str().unwrap().to_owned()));
-    let mut decided: Vec<_> = told.filter(|(_, by)| by != "nothing").collect();
+    let decisions = agent.events("pod_network.decided");
+    let decisions =
+        decisions.iter().map(|it| (it["install"].as_bool().unwrap(), it["decided_by"].as_str().unwrap().to_owned()));
+    let mut decided: Vec<_> = decisions.filter(|(_, by)| by != "nothing").collect();
     decided.dedup();
     decided
 }
@@ -444,9 +445,9 @@ fn installed_node_is_maintained_when_okes_cni_appears() {
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "{}", agent.log());
     // The node has our pod network, so the agent waits for the API server for at most a second.
     let reason = || agent.events("pod_network.decided").pop().unwrap()["message"].as_str().unwrap().to_owned();
-    let is_told =
+    let is_reported =
         || reason().contains("the DaemonSet vcn-native-ip-cni exists") && reason().contains("it is maintained");
-    wait_for("the reason", is_told, || format!("{}\n{}", reason(), agent.log()));
+    wait_for("the reason", is_reported, || format!("{}\n{}", reason(), agent.log()));
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "{}", agent.log());
     assert!(cluster.node.run(&["status"]).1.contains("the DaemonSet vcn-native-ip-cni exists"));
     cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
@@ -475,9 +476,9 @@ fn missing_right_to_read_okes_cni_is_logged_once() {
         cluster.wait_may(lacks, false);
         let agent = cluster.node.ready_agent(&[]);
         wait_for("the refusal", || !agent.events("oke_cni.watch_lost").is_empty(), || agent.log());
-        let told = agent.events("oke_cni.watch_lost").remove(0);
+        let event = agent.events("oke_cni.watch_lost").remove(0);
         let missing = format!("cannot {missed} resource \"daemonsets\" in API group \"apps\" in the namespace");
-        assert!(told["message"].as_str().unwrap().contains(&missing), "{told}");
+        assert!(event["message"].as_str().unwrap().contains(&missing), "{event}");
         if missed == "list" {
             cluster.grant();
             wait_for("the answer", || agent.events("oke_cni.watched_again").len() == 1, || agent.log());

@@ -9,7 +9,7 @@ mod identity;
 mod lock;
 
 pub(crate) use atomic_file::{create_directory, is_temporary, read_document, remove, replace, write_document};
-pub(crate) use contents::{LONGEST_CONFIGURATION, irregular, is_damaged, is_our_plugin, open_file, same_contents};
+pub(crate) use contents::{MAX_CONFIGURATION, irregular, is_damaged, is_our_plugin, open_file, same_contents};
 pub use identity::Snapshot;
 pub(crate) use lock::lock_out_installers;
 

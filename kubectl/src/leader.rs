@@ -37,7 +37,7 @@ const EXPLAINING: Duration = Duration::from_secs(2);
 /// Before the second attempt, when the leader changes.
 const CHANGING: Duration = Duration::from_secs(2);
 /// The longest answer: 10,000 nodes with the longest summary are 45 MB.
-const LONGEST: usize = 256 << 20;
+const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// Who answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -188,7 +188,7 @@ where
     let request = Request::get(path).header(HOST, format!("localhost:{PORT}")).body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await.context("sending a request to the leader")?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), LONGEST).collect().await;
+    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
     let body = body.map_err(|error| anyhow!(error)).context("reading the leader's answer")?;
     connection.abort();
     Ok((status, body.to_bytes()))

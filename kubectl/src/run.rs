@@ -26,13 +26,13 @@ use crate::probe_spec;
 use crate::table::paint;
 
 /// For a command with all its requests: more than a network test takes.
-const LONGEST: Duration = Duration::from_mins(6);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(6);
 
 /// For a bundle or a capture: more than the leader takes for one.
-const LONGEST_BUNDLE: Duration = Duration::from_mins(15);
+const BUNDLE_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// For a NodeTask: the drain and the proof of a reboot need three hours at most. The task goes on when the command ends.
-const LONGEST_TASK: Duration = Duration::from_hours(12);
+const TASK_TIMEOUT: Duration = Duration::from_hours(12);
 
 /// Runs the command of the command line.
 ///
@@ -52,9 +52,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let cluster = Cluster::new(args.target);
     let longest = match args.command {
-        Command::Bundle(_) | Command::Capture(_) => LONGEST_BUNDLE,
-        Command::Restart(_) | Command::Grow(_) | Command::Reboot(_) => LONGEST_TASK,
-        _ => LONGEST,
+        Command::Bundle(_) | Command::Capture(_) => BUNDLE_TIMEOUT,
+        Command::Restart(_) | Command::Grow(_) | Command::Reboot(_) => TASK_TIMEOUT,
+        _ => COMMAND_TIMEOUT,
     };
     let command = async {
         match args.command {

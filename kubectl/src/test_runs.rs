@@ -13,9 +13,9 @@ use crate::cluster::Cluster;
 use crate::interrupts::Interrupts;
 
 /// More than the deadline of a test, for the controller to begin and to write the result.
-const LONGEST: Duration = Duration::from_secs(210);
+const RUN_TIMEOUT: Duration = Duration::from_secs(210);
 /// Between two reads of the status.
-const AGAIN: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs tests at the same time. A result for each, in their order: its status, or why it was not created.
 ///
@@ -70,10 +70,10 @@ async fn wait(api: &Api<NetworkTest>, names: &[String]) -> anyhow::Result<Vec<Ne
             if status.finished_at.is_some() {
                 break status;
             }
-            if began.elapsed() > LONGEST {
-                bail!("no result within {} s: is a controller running?", LONGEST.as_secs());
+            if began.elapsed() > RUN_TIMEOUT {
+                bail!("no result within {} s: is a controller running?", RUN_TIMEOUT.as_secs());
             }
-            sleep(AGAIN).await;
+            sleep(POLL_INTERVAL).await;
         };
         found.push(status);
     }

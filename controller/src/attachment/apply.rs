@@ -43,7 +43,7 @@ pub(crate) struct Refusal {
     pub cause: StatusReason,
     /// Whether the next object may be tried at once. Not if the refused request may have been carried out, or if any would be
     /// refused, because an instance takes one at a time: the next reconcile shows that.
-    pub passes_on: bool,
+    pub allows_next_object: bool,
 }
 
 /// Why an object's step failed.
@@ -64,7 +64,7 @@ impl Outcome {
 
     /// Whether another reconcile at once may help: something took effect, or OCI's known state was stale. A changed object
     /// comes by the watch.
-    pub(crate) fn leads_on(&self) -> bool {
+    pub(crate) fn may_reconcile_again(&self) -> bool {
         let only_old = self.failed.values().all(|failure| matches!(failure, Failure::Old(Some(_))));
         !self.waits() && only_old && !(self.done.is_empty() && self.failed.is_empty() && self.gone.is_empty())
     }
@@ -224,9 +224,9 @@ impl<O: Objects> Applier<'_, O> {
 }
 
 /// Another object of the instance is next, at once or at the next reconcile.
-fn refused(step: &Step, cause: &StatusReason, passes_on: bool, outcome: &mut Outcome) {
+fn refused(step: &Step, cause: &StatusReason, allows_next_object: bool, outcome: &mut Outcome) {
     if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
-        outcome.refused = Some(Refusal { object: step.object.clone(), cause: cause.clone(), passes_on });
+        outcome.refused = Some(Refusal { object: step.object.clone(), cause: cause.clone(), allows_next_object });
     }
 }
 

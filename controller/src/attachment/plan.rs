@@ -100,15 +100,15 @@ pub(crate) struct Plan {
 /// What the steps and the status of one object depend on, and what they add to.
 struct ObjectPlanner<'a> {
     case: &'a Case<'a>,
-    wanted: &'a PlanInput<'a>,
+    input: &'a PlanInput<'a>,
     observed: &'a Observed,
     slot: &'a mut Slot,
     plan: &'a mut Plan,
 }
 
-pub(crate) fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
-    let mut plan = Plan { unclaimed: unclaimed(wanted, observed), ..Plan::default() };
-    let mut cases: Vec<Case<'_>> = wanted.objects.iter().map(|object| Case::of(wanted, observed, object)).collect();
+pub(crate) fn plan(input: &PlanInput<'_>, observed: &Observed) -> Plan {
+    let mut plan = Plan { unclaimed: unclaimed(input, observed), ..Plan::default() };
+    let mut cases: Vec<Case<'_>> = input.objects.iter().map(|object| Case::of(input, observed, object)).collect();
     // The oldest first: the first requester keeps its place.
     cases.sort_by(|a, b| a.age().cmp(&b.age()));
     let mut slot = Slot::of(observed);
@@ -119,7 +119,7 @@ pub(crate) fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
     turns.sort_by_key(|case| (case.state.refused, !case.is_leaving()));
     for case in turns {
         if case.is_leaving() {
-            let planned_status = ObjectPlanner { case, wanted, observed, slot: &mut slot, plan: &mut plan }.leave();
+            let planned_status = ObjectPlanner { case, input, observed, slot: &mut slot, plan: &mut plan }.leave();
             plan.statuses.insert(case.name.clone(), planned_status);
             continue;
         }
@@ -132,7 +132,7 @@ pub(crate) fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
                     format!("VnicAttachment {} already uses the VNIC name {}", rival.name, case.object.spec.vnic.name);
                 AttachmentStatus::without_vnic(Reason::NameTaken, message)
             }
-            _ => ObjectPlanner { case, wanted, observed, slot: &mut slot, plan: &mut plan }.stay(),
+            _ => ObjectPlanner { case, input, observed, slot: &mut slot, plan: &mut plan }.stay(),
         };
         plan.statuses.insert(case.name.clone(), planned_status);
     }
@@ -142,13 +142,13 @@ pub(crate) fn plan(wanted: &PlanInput<'_>, observed: &Observed) -> Plan {
     plan
 }
 
-fn unclaimed(wanted: &PlanInput<'_>, observed: &Observed) -> Vec<Uid> {
-    let mut claims: BTreeSet<Uid> = wanted.objects.iter().filter_map(|object| object.uid()).collect();
+fn unclaimed(input: &PlanInput<'_>, observed: &Observed) -> Vec<Uid> {
+    let mut claims: BTreeSet<Uid> = input.objects.iter().filter_map(|object| object.uid()).collect();
     // The uids of unreadable objects are unknown, and a VNIC's object name is unknown until the VNIC is visible.
     let may_be_unreadable =
         |seen: &ObservedAttachment| match seen.vnic.as_ref().map(|vnic| vnic.vnic.value.freeform_tags.get(NAME_TAG)) {
-            Some(name) => name.is_some_and(|name| wanted.unreadable.contains(name)),
-            None => !wanted.unreadable.is_empty(),
+            Some(name) => name.is_some_and(|name| input.unreadable.contains(name)),
+            None => !input.unreadable.is_empty(),
         };
     let live = observed.attachments.iter().filter(|seen| seen.state().counts());
     let owners = live.filter_map(|seen| Some((seen, seen.owner.clone()?)));

@@ -66,7 +66,7 @@ pub(crate) struct WorkerContext {
 /// The state of an instance, and when it was requested.
 struct Reading {
     observed: Observed,
-    asked: Instant,
+    requested_at: Instant,
 }
 
 impl<O: Objects> AttachmentWorker<O> {
@@ -98,7 +98,7 @@ impl<O: Objects> AttachmentWorker<O> {
             NextReconcile::Failed
         } else if objects.is_empty() {
             NextReconcile::Gone
-        } else if planned.waits || outcome.waits() || outcome.leads_on() {
+        } else if planned.waits || outcome.waits() || outcome.may_reconcile_again() {
             NextReconcile::Soon(self.between_polls(instance))
         } else if planned.is_incomplete {
             NextReconcile::Failed
@@ -134,8 +134,9 @@ impl<O: Objects> AttachmentWorker<O> {
             let outcome = self.apply(&planned, objects, memory, &mut progress).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
             // A refused request does not block the next one.
-            let passes_on = planned.queued && outcome.refused.as_ref().is_some_and(|refused| refused.passes_on);
-            let is_last = !outcome.leads_on() && !passes_on;
+            let allows_next_object =
+                planned.queued && outcome.refused.as_ref().is_some_and(|refused| refused.allows_next_object);
+            let is_last = !outcome.may_reconcile_again() && !allows_next_object;
             last = (planned, outcome);
             if is_last {
                 break;
@@ -150,19 +151,19 @@ impl<O: Objects> AttachmentWorker<O> {
         objects: &[Arc<VnicAttachment>],
         memory: &mut InstanceMemory,
     ) -> Result<Reading, ReadError> {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         if objects.iter().all(|object| event_diff::is_gone(object)) {
             // It does not come back, and further requests would look like a missing policy.
-            return Ok(Reading { observed: Observed::not_seen(), asked });
+            return Ok(Reading { observed: Observed::not_seen(), requested_at });
         }
         let question = Question { instance, mark: &self.context.mark, objects, detaching: &memory.accepted_detaches() };
         let observed = read(&self.cloud, &self.cache, question).await?;
         if let Some(compartment) = &observed.compartment {
             self.compartments.lock().unwrap_or_else(PoisonError::into_inner).insert(compartment.clone());
         }
-        let times = ReadTimes { asked, now: Instant::now(), proof: self.context.pace.poll * PROOF };
+        let times = ReadTimes { requested_at, now: Instant::now(), proof: self.context.pace.poll * PROOF };
         memory.note(objects, &observed, times, &self.context.metrics);
-        Ok(Reading { observed, asked })
+        Ok(Reading { observed, requested_at })
     }
 
     fn plan(
@@ -173,18 +174,18 @@ impl<O: Objects> AttachmentWorker<O> {
         progress: &Progress,
     ) -> Plan {
         let unreadable = self.context.store.attachments().unreadable().clone();
-        let wanted = PlanInput {
+        let input = PlanInput {
             objects,
             mark: &self.context.mark,
             unreadable: &unreadable,
             retry_states: &memory.objects,
             progress,
-            read_at: reading.asked,
+            read_at: reading.requested_at,
             pauses: self.pauses(),
             proof: self.context.pace.poll * PROOF,
             now: Timestamp::now(),
         };
-        plan(&wanted, &reading.observed)
+        plan(&input, &reading.observed)
     }
 
     async fn apply(

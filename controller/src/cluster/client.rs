@@ -35,7 +35,7 @@ const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
 /// The first backoff after a refusal. It doubles, and chance makes it up to four and a half times as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest backoff, whatever the API server requests.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// How long a page of a list, or a watch, is retried after its first refusal.
 pub(crate) const READING: Duration = Duration::from_mins(2);
 /// Likewise a write: less than its caller waits (10 to 30 s), so that the caller sees and counts the refusal.
@@ -63,11 +63,11 @@ fn of(mut config: Config, silence: Duration) -> anyhow::Result<Client> {
 /// then repeated: a write must name the object that it creates, or the version that it changes.
 pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>, reading: Duration) -> Client {
     let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
-    let asked = service_fn(move |request: Request<Body>| {
+    let service = service_fn(move |request: Request<Body>| {
         let client = client.clone();
         async move { client.send(request).await }
     });
-    Client::new(Retry::new(RequestRetry::new(metrics, reading), asked.map_err(BoxError::from)), namespace)
+    Client::new(Retry::new(RequestRetry::new(metrics, reading), service.map_err(BoxError::from)), namespace)
 }
 
 /// For how long, and when, one request is retried.
@@ -82,7 +82,7 @@ struct RequestRetry {
 
 impl RequestRetry {
     fn new(metrics: Arc<Metrics>, reading: Duration) -> Self {
-        let pauses = RetryPolicy::new(FIRST_PAUSE, LONGEST_PAUSE, u32::MAX, true);
+        let pauses = RetryPolicy::new(FIRST_PAUSE, MAX_BACKOFF, u32::MAX, true);
         // It rejects a first backoff of zero, and a longest one below the first.
         Self { pauses: pauses.unwrap_or_default(), refused: None, reading, metrics }
     }
@@ -101,7 +101,7 @@ impl Policy<Request<Body>, Response<Body>, BoxError> for RequestRetry {
         let now = Instant::now();
         // Its own chance is the same for all requests, because each has a copy of the one policy.
         let pause = pause.deadline().saturating_duration_since(now).mul_f64(1.0 + chance() / 2.0);
-        let until = now + pause.min(LONGEST_PAUSE);
+        let until = now + pause.min(MAX_BACKOFF);
         let patience = if request.method() == Method::GET { self.reading } else { WRITING };
         let end = *self.refused.get_or_insert(now) + patience;
         (until <= end).then(|| sleep_until(until))

@@ -192,8 +192,8 @@ mod tests {
     /// What becomes of two events where the first attempts are answered so, `None` being no answer, and all others 201: the names
     /// that were asked for, when, in seconds, and how many events were lost.
     async fn answered(answers: &[Option<u16>]) -> (Vec<(String, u64)>, u64) {
-        let (began, asked) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
-        let (answers, log) = (answers.to_vec(), asked.clone());
+        let (began, requests) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+        let (answers, log) = (answers.to_vec(), requests.clone());
         let client = client_with(move |_, body| {
             let name = body["metadata"]["name"].as_str().unwrap().to_owned();
             let mut log = log.lock().unwrap();
@@ -212,13 +212,13 @@ mod tests {
         assert!(events.report(content("a", "Attached", "one")) && events.report(content("a", "Attached", "two")));
         drop(events);
         writer.run(client, "c".to_owned(), || 1.0).await;
-        let asked = asked.lock().unwrap().clone();
-        (asked, metrics.events_lost.get())
+        let requests = requests.lock().unwrap().clone();
+        (requests, metrics.events_lost.get())
     }
 
     /// The times of the attempts at each event.
-    fn attempts(asked: &[(String, u64)]) -> Vec<Vec<u64>> {
-        let by_name = asked.chunk_by(|(one, _), (other, _)| one == other);
+    fn attempts(requests: &[(String, u64)]) -> Vec<Vec<u64>> {
+        let by_name = requests.chunk_by(|(one, _), (other, _)| one == other);
         by_name.map(|attempts| attempts.iter().map(|(_, second)| *second).collect()).collect()
     }
 
@@ -232,8 +232,8 @@ mod tests {
             (&[Some(500); 6], vec![vec![0, 1, 3, 7, 15, 23], vec![23]], 1),
             (&[None; 3], vec![vec![0, 11, 23], vec![30]], 1),
         ] {
-            let (asked, were_lost) = answered(answers).await;
-            assert_eq!((attempts(&asked), were_lost), (expected, lost), "{answers:?}");
+            let (requests, were_lost) = answered(answers).await;
+            assert_eq!((attempts(&requests), were_lost), (expected, lost), "{answers:?}");
         }
     }
 }

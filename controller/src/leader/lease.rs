@@ -58,7 +58,7 @@ pub(crate) struct Lease {
     /// When the last request that took or renewed it was sent.
     renewed: Option<Instant>,
     /// Whether such a request was ever sent: whatever the answer, it may be held.
-    asked: bool,
+    may_be_held: bool,
 }
 
 impl Lease {
@@ -71,30 +71,30 @@ impl Lease {
             chance,
             seen: None,
             renewed: None,
-            asked: false,
+            may_be_held: false,
         }
     }
 
     /// Waits until it is held. `answered` is called after each answer of the API server, with the leader.
     pub(crate) async fn acquire(&mut self, answered: impl Fn(Option<&str>)) {
         // Each state is logged once.
-        let mut told = None;
+        let mut logged = None;
         loop {
             match self.attempt().await {
                 Ok(Ownership::Ours) => return,
                 Ok(Ownership::Other | Ownership::Unknown) => {
                     let holder = self.seen.as_ref().and_then(|(record, _)| record.holder.clone());
                     answered(holder.as_deref());
-                    if told != Some(Ok(holder.clone())) {
+                    if logged != Some(Ok(holder.clone())) {
                         tracing::info!(event = "lease.waiting", holder, "another replica holds the Lease");
-                        told = Some(Ok(holder));
+                        logged = Some(Ok(holder));
                     }
                 }
                 Err(error) => {
                     let error = chain(error.as_ref());
-                    if told != Some(Err(error.clone())) {
+                    if logged != Some(Err(error.clone())) {
                         tracing::warn!(event = "lease.unreachable", error, "retried until it answers");
-                        told = Some(Err(error));
+                        logged = Some(Err(error));
                     }
                 }
             }
@@ -128,7 +128,7 @@ impl Lease {
 
     /// Releases it, so that the next replica need not wait.
     pub(crate) async fn release(&mut self) {
-        if self.asked {
+        if self.may_be_held {
             let _ = timeout(GIVING_BACK, self.give_back()).await;
         }
     }
@@ -202,7 +202,7 @@ impl Lease {
         let unchanged = self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now - *since);
         let params = PostParams::default();
         let step = decide(record.as_ref(), unchanged, &self.me);
-        self.asked |= step != LeaseStep::Wait;
+        self.may_be_held |= step != LeaseStep::Wait;
         let written = match step {
             LeaseStep::Wait => return Ok(Ownership::Other),
             LeaseStep::Create(record) => self.api.create(&params, &self.object(&record, Some(&self.me))).await,

@@ -32,7 +32,7 @@ const DEADLINE: u16 = 120;
 /// Pairs that are tested at once.
 const CONCURRENCY: u8 = 8;
 /// The waits for the first pair.
-const PAIR_AGAIN: Backoff = Backoff { first: Duration::from_secs(5), cap: Duration::from_mins(1) };
+const PAIR_BACKOFF: Backoff = Backoff { first: Duration::from_secs(5), cap: Duration::from_mins(1) };
 /// How long a finished test stays.
 const TTL: u32 = 86_400;
 
@@ -132,7 +132,7 @@ async fn selected<A: AgentCalls>(
                     };
                     let _ = write(context, test, &waiting.bounded()).await;
                 }
-                sleep(PAIR_AGAIN.delay(attempt, chance()).min(left)).await;
+                sleep(PAIR_BACKOFF.delay(attempt, chance()).min(left)).await;
                 attempt += 1;
             }
             selected => return selected,

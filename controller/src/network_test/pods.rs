@@ -16,9 +16,9 @@ use super::pair_error::PairError;
 use crate::cluster::request::send;
 
 /// The most pods of one selection.
-const MOST_PODS: usize = 20;
+const MAX_PODS: usize = 20;
 /// The most Pods that are read for one selection, in the API server's order, which is that of their names.
-const MOST_READ: u32 = 500;
+const MAX_READ_PODS: u32 = 500;
 const FORBIDDEN: u16 = 403;
 
 /// A Pod as received: fields that are not named here are not even read.
@@ -71,7 +71,7 @@ async fn list(client: &Client, selection: &PodSelection) -> Result<Vec<TestPod>,
     let namespace = &selection.namespace;
     let selector = Selector::try_from(selection.selector.clone().unwrap_or_default())
         .map_err(|error| PairError::Selector(error.to_string()))?;
-    let mut params = ListParams::default().labels_from(&selector).limit(MOST_READ);
+    let mut params = ListParams::default().labels_from(&selector).limit(MAX_READ_PODS);
     if let Some(name) = &selection.name {
         params = params.fields(&format!("metadata.name={name}"));
     }
@@ -91,7 +91,7 @@ async fn list(client: &Client, selection: &PodSelection) -> Result<Vec<TestPod>,
 fn running(pods: impl IntoIterator<Item = SelectedPod>) -> Vec<TestPod> {
     let mut found: Vec<TestPod> = pods.into_iter().filter_map(|pod| TestPod::of(&pod)).collect();
     found.sort();
-    found.truncate(MOST_PODS);
+    found.truncate(MAX_PODS);
     found
 }
 
@@ -144,7 +144,7 @@ mod tests {
         let found = running(pods);
         assert_eq!(found[0].addresses, ["10.0.32.7", "2001:db8::7"].map(|address| address.parse::<IpAddr>().unwrap()));
         let names: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(names.len(), MOST_PODS);
+        assert_eq!(names.len(), MAX_PODS);
         assert_eq!((names[0].as_str(), names[19].as_str()), ("shop/p00", "shop/p19"));
     }
 }

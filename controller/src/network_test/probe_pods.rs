@@ -33,9 +33,9 @@ const AT_ONCE: usize = 8;
 /// After so many seconds the kubelet ends a probe Pod: 30 s for the probe, the rest for its start.
 const ACTIVE_SECONDS: u32 = 90;
 /// How long its result is waited for.
-const LONGEST: Duration = Duration::from_secs(100);
+const RESULT_TIMEOUT: Duration = Duration::from_secs(100);
 /// Between two reads of a Pod.
-const AGAIN: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two searches for probe Pods whose test is gone.
 const SWEEP: Duration = Duration::from_mins(1);
 
@@ -102,7 +102,7 @@ impl ProbePods {
         let mut last = "it did not start".to_owned();
         let read = async {
             loop {
-                sleep(AGAIN).await;
+                sleep(POLL_INTERVAL).await;
                 match answered(self.pods.get(name)).await.map(|pod| of_received(&pod)) {
                     Ok(Break(result)) => return result,
                     Ok(Continue(reason)) => last = reason,
@@ -114,8 +114,8 @@ impl ProbePods {
                 }
             }
         };
-        let result = timeout(LONGEST, read).await;
-        result.unwrap_or_else(|_| Err(AskError::Unreachable(format!("no result within {LONGEST:?}: {last}"))))
+        let result = timeout(RESULT_TIMEOUT, read).await;
+        result.unwrap_or_else(|_| Err(AskError::Unreachable(format!("no result within {RESULT_TIMEOUT:?}: {last}"))))
     }
 
     async fn delete(&self, name: &str) {

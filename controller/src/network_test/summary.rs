@@ -10,7 +10,7 @@ use nettest::{Label, path};
 use super::pair::PairResult;
 
 /// The most round-trip times that are kept for percentiles; later ones are left out.
-const MOST_TIMES: usize = 20_000;
+const MAX_TIMES: usize = 20_000;
 
 /// A passing probe is no proof of a valid certificate.
 const UNVERIFIED: &str = "HTTPS: certificates were not verified";
@@ -59,7 +59,7 @@ impl Summary {
             self.counts.sent += u32::from(tally.sent);
             self.counts.lost += u32::from(tally.lost());
         }
-        let room = MOST_TIMES.saturating_sub(self.micros.len());
+        let room = MAX_TIMES.saturating_sub(self.micros.len());
         self.micros.extend(tally.micros.iter().take(room));
         if pair.case.send.mbits.is_some() {
             self.mbits.push(evidence.received.map_or(0, |received| received.mbits()));

@@ -45,7 +45,7 @@ pub(super) struct CloudPlan {
     /// By instance.
     pub(super) lines: Vec<Line>,
     /// How many instances were not read in time.
-    pub(super) not_asked: usize,
+    pub(super) unread: usize,
 }
 
 /// Reads every instance and plans, until the deadline.
@@ -62,7 +62,7 @@ pub(super) async fn look(
         async move { (instance, lines.await) }
     });
     let lines = within(questions, until).await;
-    CloudPlan { not_asked: objects.len() - lines.len(), lines: lines.into_values().flatten().collect() }
+    CloudPlan { unread: objects.len() - lines.len(), lines: lines.into_values().flatten().collect() }
 }
 
 /// The answers that come in time, by key.
@@ -106,7 +106,7 @@ impl InstanceReader<'_> {
         };
         // The controller remembers earlier attempts; this process knows only what is visible now.
         let (unreadable, retry_states) = (BTreeSet::new(), HashMap::new());
-        let wanted = PlanInput {
+        let input = PlanInput {
             objects,
             mark,
             unreadable: &unreadable,
@@ -117,11 +117,11 @@ impl InstanceReader<'_> {
             proof: Duration::ZERO,
             now: Timestamp::now(),
         };
-        let mut planned = plan(&wanted, &observed);
+        let mut planned = plan(&input, &observed);
         if planned.asks_pod_network {
             let pod_network = pod_networks.pod_network(instance).await;
             observed.pod_network = Some(pod_network.unwrap_or_else(|why| PodNetwork::Unreadable(why.words)));
-            planned = plan(&wanted, &observed);
+            planned = plan(&input, &observed);
         }
         // Finalizers are set together with the other steps.
         let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));
@@ -129,9 +129,9 @@ impl InstanceReader<'_> {
             steps.map(|step| line(Some(&step.object), step.action.kind(), step.to_string(), true)).collect();
         for (object, planned_status) in &planned.statuses {
             let said = planned_status.ready.as_ref().unwrap_or(&planned_status.attached);
-            let is_told =
+            let has_step =
                 planned.steps.iter().any(|step| step.object == *object && step.action != Action::AddFinalizer);
-            if !is_told && !matches!(said.reason, AttachmentReason::Ready | AttachmentReason::Attached) {
+            if !has_step && !matches!(said.reason, AttachmentReason::Ready | AttachmentReason::Attached) {
                 let text = format!("{object}: nothing: {}: {}", said.reason.as_str(), said.message);
                 lines.push(line(Some(object), said.reason.as_str(), text, false));
             }

@@ -25,7 +25,7 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::f
 /// The time between two reads of metadata that does not confirm the annotation: a person may correct it.
 const CORRECTED_WITHIN: Duration = Duration::from_mins(15);
 /// The longest wait while no instance is due.
-const LONGEST_SLEEP: Duration = Duration::from_hours(1);
+const MAX_SLEEP: Duration = Duration::from_hours(1);
 
 /// The node pool that each instance's Node names in its annotation.
 pub(crate) type Nominated = BTreeMap<Ocid, Ocid>;
@@ -128,7 +128,7 @@ impl NodePoolReader {
     /// When the next read is due.
     fn next(&self, nominated: &Nominated, attempts: &HashMap<Ocid, Attempt>) -> Instant {
         let next = self.unconfirmed(nominated).filter_map(|instance| Some(attempts.get(&instance)?.next)).min();
-        next.unwrap_or_else(|| Instant::now() + LONGEST_SLEEP)
+        next.unwrap_or_else(|| Instant::now() + MAX_SLEEP)
     }
 
     fn unconfirmed(&self, nominated: &Nominated) -> impl Iterator<Item = Ocid> {

@@ -58,10 +58,10 @@ impl RetryStates {
             }
         }
         self.profiles.retain(|profile, backoff| {
-            let Some(wanted) = refused.get_mut(profile) else { return false };
-            wanted.sort_unstable();
-            backoff.refused = wanted.iter().map(|(at, object)| ((*object).to_owned(), *at)).collect();
-            wanted.truncate(if backoff.until <= now { PROBES } else { 0 });
+            let Some(refusals) = refused.get_mut(profile) else { return false };
+            refusals.sort_unstable();
+            backoff.refused = refusals.iter().map(|(at, object)| ((*object).to_owned(), *at)).collect();
+            refusals.truncate(if backoff.until <= now { PROBES } else { 0 });
             true
         });
         let probes: BTreeMap<String, Vec<String>> = refused

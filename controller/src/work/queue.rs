@@ -107,11 +107,11 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     pub(crate) fn take(&mut self, now: Instant) -> Option<K> {
         let due = |lane| Some((self.next_in(lane)?, lane)).filter(|(due, _)| *due <= now);
         let other = [due(Lane::Regular), due(Lane::Again)].into_iter().flatten().min();
-        let [wanted, rollouts] = self.in_a_row;
+        let [requested, rollouts] = self.in_a_row;
         let behind = in_turn(due(Lane::Rollout), rollouts, other);
-        let (_, lane) = in_turn(due(Lane::Requested), wanted, behind)?;
+        let (_, lane) = in_turn(due(Lane::Requested), requested, behind)?;
         self.in_a_row = match lane {
-            Lane::Requested => [wanted.saturating_add(1), rollouts],
+            Lane::Requested => [requested.saturating_add(1), rollouts],
             Lane::Rollout => [0, rollouts.saturating_add(1)],
             Lane::Regular | Lane::Again => [0, 0],
         };
@@ -150,7 +150,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     pub(crate) fn done(&mut self, key: &K, next: NextReconcile, now: Instant, chance: f64) {
         let Some(entry) = self.keys.get_mut(key) else { return };
         entry.working = false;
-        let asked = mem::take(&mut entry.due);
+        let requested = mem::take(&mut entry.due);
         entry.failures = if next == NextReconcile::Failed { entry.failures.saturating_add(1) } else { 0 };
         // A key that backs off without failure starts another sequence.
         entry.in_turn &= next == NextReconcile::Failed;
@@ -169,10 +169,10 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
             }
             NextReconcile::Gone => None,
         };
-        if asked.is_empty() && own.is_none() {
+        if requested.is_empty() && own.is_none() {
             self.keys.remove(key);
         }
-        for (lane, due) in asked.into_iter().chain(own.map(|(lane, pause)| (lane, now + pause))) {
+        for (lane, due) in requested.into_iter().chain(own.map(|(lane, pause)| (lane, now + pause))) {
             self.add(key.clone(), lane, due);
         }
     }

@@ -20,7 +20,7 @@ const PATIENT: Duration = Duration::from_secs(180);
 const TRIES: usize = 3;
 
 /// The story, repeated if the machine stood still.
-async fn told(cluster: &Cluster) -> Outcome {
+async fn outcome_of(cluster: &Cluster) -> Outcome {
     let mut outcome = tell(cluster, PATIENT).await;
     for _ in 1..TRIES {
         if outcome.missing.is_none() || !outcome.log.contains("the Lease is lost") {
@@ -33,7 +33,7 @@ async fn told(cluster: &Cluster) -> Outcome {
 
 /// The story with all rights; the duration of its slowest part.
 async fn whole(cluster: &Cluster) -> Duration {
-    let whole = told(cluster).await;
+    let whole = outcome_of(cluster).await;
     assert_eq!(whole.missing, None, "with all rights\n{}", whole.log);
     let refusals: Vec<&str> = whole.log.lines().filter(|line| line.contains("is forbidden")).collect();
     assert_eq!(refusals, [""; 0], "with all rights");
@@ -56,7 +56,7 @@ async fn the_roles_suffice_and_every_right_is_needed() {
         let mut outcome = tell(&cluster, impatient).await;
         // The machine was busier than before.
         if outcome.missing.is_some() && !outcome.log.contains(&refused) {
-            outcome = told(&cluster).await;
+            outcome = outcome_of(&cluster).await;
         }
         let Some(missing) = outcome.missing else { panic!("nothing is missed without: {right}") };
         // Because of this right, not by chance.

@@ -139,7 +139,7 @@ async fn kills_and_failures_leave_exactly_the_requested_vnics() {
             scene.want(&format!("v{instance}-{number}"), instance, json!({ "ipv4Count": number % 3 })).await;
         }
     }
-    let wanted = usize::try_from(size.instances * size.each).unwrap();
+    let expected = usize::try_from(size.instances * size.each).unwrap();
     let began = Instant::now();
     // Users change requested objects: the same token goes with another body.
     let mut unchanged: Vec<String> = scene.all().await.into_iter().filter_map(|object| object.metadata.name).collect();
@@ -150,30 +150,30 @@ async fn kills_and_failures_leave_exactly_the_requested_vnics() {
         if let Some(place) = unchanged.iter().position(begun) {
             scene.change(&unchanged.swap_remove(place), json!({ "freeformTags": { "mind": "changed" } })).await;
         }
-        unchanged.is_empty() && all.iter().filter(|object| is_ready(object)).count() == wanted
+        unchanged.is_empty() && all.iter().filter(|object| is_ready(object)).count() == expected
     })
     .await;
-    println!("{wanted} attached in {:?}, {kills} kills", began.elapsed());
+    println!("{expected} attached in {:?}, {kills} kills", began.elapsed());
     let changed =
         scene.cloud.attachments().into_iter().filter(|it| it.state == "ATTACHED" && it.tags.contains_key("mind"));
-    assert_eq!(changed.count(), wanted);
+    assert_eq!(changed.count(), expected);
     // Nothing is detached yet.
     assert!(scene.cloud.attachments().iter().any(|it| it.state == "DETACHED"), "no attach was accepted and dropped");
     scene.assert_exact().await;
     let nodes = (0..size.instances).map(|number| scene.vcn.node(&format!("node-{number}")).unwrap());
     let vnics: Vec<sandbox::Vnic> = nodes.flat_map(|node| node.vnics()).collect();
     for object in scene.all().await {
-        let (wanted, status) = (object.spec.vnic.ipv4_count, object.status.unwrap());
+        let (count, status) = (object.spec.vnic.ipv4_count, object.status.unwrap());
         let vnic = vnics.iter().find(|vnic| Some(&vnic.id) == status.vnic_id.as_ref()).unwrap();
         let has: usize = vnic.secondary.iter().map(|(_, addresses)| addresses.len()).sum();
-        assert_eq!(has, usize::from(wanted), "{vnic:?}");
+        assert_eq!(has, usize::from(count), "{vnic:?}");
     }
     for object in scene.all().await {
         scene.delete(object.metadata.name.as_deref().unwrap()).await;
     }
     let began = Instant::now();
     let kills = killed_until(&scene, &size, "all are gone", async || scene.all().await.is_empty()).await;
-    println!("{wanted} detached in {:?}, {kills} kills", began.elapsed());
+    println!("{expected} detached in {:?}, {kills} kills", began.elapsed());
     assert_eq!(scene.vnics(), Vec::<String>::new());
     assert_weather(&scene);
 }

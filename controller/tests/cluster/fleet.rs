@@ -29,9 +29,9 @@ async fn scene(nodes: u32) -> (Scene, TrustedControllers) {
 }
 
 async fn wait_for_verdict(scene: &Scene, node: &str, kind: &str, status: &str, reason: &str) {
-    let wanted = Some((status.to_owned(), reason.to_owned()));
+    let expected = Some((status.to_owned(), reason.to_owned()));
     let what = format!("{kind} of {node} is {status} ({reason})");
-    wait_until(&what, async || verdict(&scene.client, node, kind).await == wanted).await;
+    wait_until(&what, async || verdict(&scene.client, node, kind).await == expected).await;
 }
 
 pub(crate) async fn versions(scene: &Scene) -> Vec<Option<String>> {

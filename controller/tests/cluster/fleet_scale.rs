@@ -114,9 +114,9 @@ async fn fleet_of_ten_thousand_nodes() {
     let began = Instant::now();
     until("all are known", async || nodes(&two, NodeState::Healthy) + wave == count).await;
     report(&two, "another leader", began);
-    let asked = |agents: &[FakeAgent]| agents.iter().map(FakeAgent::answers).sum::<u64>();
-    let (began, until_asked) = (Instant::now(), asked(&agents) + 2 * count as u64);
-    until("all were asked twice", async || asked(&agents) >= until_asked).await;
+    let answers = |agents: &[FakeAgent]| agents.iter().map(FakeAgent::answers).sum::<u64>();
+    let (began, target) = (Instant::now(), answers(&agents) + 2 * count as u64);
+    until("all were asked twice", async || answers(&agents) >= target).await;
     report(&two, "two sweeps at rest", began);
     assert_eq!((writes(&two), versions(&scene).await == before), (0.0, true));
     let began = Instant::now();
@@ -132,10 +132,10 @@ async fn fleet_of_ten_thousand_nodes() {
     until("the alert", async || metric(&two, "fleet_unknown_held") == 1.0).await;
     until("half is unknown", async || unknown() >= count / 2).await;
     report(&two, "a partition of half of the nodes", began);
-    let until_asked = asked(&agents) + count as u64;
+    let target = answers(&agents) + count as u64;
     until("the other half is asked as before", async || {
         assert_eq!(unknown(), count / 2);
-        asked(&agents) >= until_asked
+        answers(&agents) >= target
     })
     .await;
     report(&two, "two sweeps of the other half", began);

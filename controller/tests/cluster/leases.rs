@@ -88,9 +88,9 @@ async fn a_stopped_leader_releases_the_lease() {
     let two = scene.controller("two");
     wait_until("the second stands by", async || two.get("/readyz").is_some()).await;
     assert!(one.terminate().success());
-    let told = Instant::now();
+    let released = Instant::now();
     wait_until("the second leads", async || two.leads()).await;
-    println!("after {:?}, and not after the 300 s that the lease was good for", told.elapsed());
+    println!("after {:?}, and not after the 300 s that the lease was good for", released.elapsed());
 }
 
 /// The Pod of a replica, which is ready.

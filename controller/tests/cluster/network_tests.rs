@@ -36,7 +36,7 @@ pub(crate) async fn finished(scene: &Scene, name: &str) -> NetworkTestStatus {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agent_that_learns_the_key_late_is_asked_again() {
+async fn agent_with_a_late_key_gets_another_request() {
     let scene = Scene::with(1, 2, OciSettings::default()).await;
     let trusted = TrustedControllers::default();
     let _agent = FakeAgent::on(&scene.client, "node-0", &trusted).await;

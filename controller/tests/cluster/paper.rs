@@ -126,7 +126,7 @@ async fn serve(listener: TcpListener, attached: Attached) {
 fn answer(request: &Parts, body: &[u8], attached: &Attached) -> Value {
     let path: Vec<&str> = request.uri.path().split('/').skip(2).collect();
     let query = request.uri.query().unwrap_or_default();
-    let asked =
+    let value_of =
         |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default();
     match path.as_slice() {
         ["instances", id] => json!({ "id": id, "compartmentId": COMPARTMENT, "lifecycleState": "RUNNING",
@@ -139,7 +139,7 @@ fn answer(request: &Parts, body: &[u8], attached: &Attached) -> Value {
             own.push(wish);
             attachment(&id, own.len(), own.last())
         }
-        ["vnicAttachments"] => match asked("instanceId") {
+        ["vnicAttachments"] => match value_of("instanceId") {
             "" => json!([]),
             id => {
                 let all = attached.read().unwrap();

@@ -54,8 +54,8 @@ impl Scene {
 
     /// The API server applies a role and its binding a moment after they were created.
     async fn wait_for_the_readers_rights(&self) {
-        let asked = json!({ "verb": "list", "group": "oke.oraclecloud.com", "resource": "vnicprofiles" });
-        let review = json!({ "spec": { "user": "reader", "resourceAttributes": asked } });
+        let attributes = json!({ "verb": "list", "group": "oke.oraclecloud.com", "resource": "vnicprofiles" });
+        let review = json!({ "spec": { "user": "reader", "resourceAttributes": attributes } });
         let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let may = async || reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed;
@@ -141,9 +141,9 @@ node node-0: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names Vnic
         Operation::DeleteAddress,
         Operation::BulkCreateAddresses,
     ] {
-        let asked: u64 =
+        let requests: u64 =
             [200, 204, 400, 404, 409, 429].map(|status| scene.cloud.answered(operation, status)).iter().sum();
-        assert_eq!(asked, 0, "{operation:?}");
+        assert_eq!(requests, 0, "{operation:?}");
     }
     assert!(scene.cloud.answered(Operation::ListVnicAttachments, 200) > 0);
     assert!(scene.all().await.is_empty());

@@ -52,9 +52,9 @@ async fn watches(scene: &Scene) -> u64 {
     counts.sum::<f64>() as u64
 }
 
-async fn ready(controller: &Controller, wanted: usize) {
+async fn ready(controller: &Controller, expected: usize) {
     let line = r#"oke_node_controller_attachments{ready="True",reason="Ready"}"#;
-    until("all are ready", async || controller.metric(line).is_some_and(|count| count >= wanted as f64)).await;
+    until("all are ready", async || controller.metric(line).is_some_and(|count| count >= expected as f64)).await;
 }
 
 /// Changes objects of as many agents; how long it takes until each agent has its change.
@@ -82,8 +82,8 @@ async fn request(scene: &Scene) {
 }
 
 /// An agent's watch is opened again every few minutes.
-async fn has_watches(scene: &Scene, wanted: u64, what: &str) {
-    until(what, async || watches(scene).await == wanted).await;
+async fn has_watches(scene: &Scene, expected: u64, what: &str) {
+    until(what, async || watches(scene).await == expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,15 +91,15 @@ async fn has_watches(scene: &Scene, wanted: u64, what: &str) {
 async fn memory_and_writes_with_ten_thousand_nodes() {
     let (instances, mut scene) = (count(), paper::scene("60").await);
     scene.environment.insert("WORKERS".to_owned(), "64".to_owned());
-    let wanted = instances * EACH;
+    let expected = instances * EACH;
     // The API server's own.
     let others = watches(&scene).await;
     paper::create(&scene, (0..instances).map(paper::node)).await;
     request(&scene).await;
-    println!("{instances} instances, {wanted} VnicAttachments");
+    println!("{instances} instances, {expected} VnicAttachments");
     let mut one = scene.controller("one");
     let began = Instant::now();
-    ready(&one, wanted).await;
+    ready(&one, expected).await;
     let seconds =
         |one: &Controller, what: &str| one.metric(&format!("oke_node_controller_profile_reconcile_seconds_{what}"));
     println!(
@@ -115,14 +115,14 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     let began = Instant::now();
     let agents = Agents::start(&scene.kubernetes, instances).await;
     println!("{instances} agents watch after {:?}", began.elapsed());
-    wait_within(PATIENCE, "every agent has its objects", async || agents.objects() == wanted).await;
+    wait_within(PATIENCE, "every agent has its objects", async || agents.objects() == expected).await;
     let with_agents = others + instances as u64;
     has_watches(&scene, with_agents + 3, "the controller has three watches").await;
     // A controller that starts with everything in sync.
     assert!(one.terminate().success());
     let one = scene.controller("two");
     let began = Instant::now();
-    ready(&one, wanted).await;
+    ready(&one, expected).await;
     println!("a start with all of it: {:?}, RSS {} MiB", began.elapsed(), one.resident() / 1024);
     has_watches(&scene, with_agents + 3, "the first controller's watches are gone").await;
     let events = agents.events();

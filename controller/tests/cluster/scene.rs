@@ -176,9 +176,9 @@ impl Scene {
 
     /// OCI has one VNIC for each object, and no others.
     pub(crate) async fn assert_exact(&self) {
-        let mut wanted: Vec<String> = self.all().await.iter().filter_map(|object| object.uid()).collect();
-        wanted.sort();
-        assert_eq!(self.vnics(), wanted);
+        let mut expected: Vec<String> = self.all().await.iter().filter_map(|object| object.uid()).collect();
+        expected.sort();
+        assert_eq!(self.vnics(), expected);
         let all = self.cloud.attachments();
         let untagged =
             all.iter().filter(|it| !it.primary && it.state == "ATTACHED" && !it.tags.contains_key(CLUSTER_TAG));

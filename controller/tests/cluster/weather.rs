@@ -120,15 +120,15 @@ async fn a_refused_event_is_written_later() {
     wait_until("its event was refused", async || written("error").is_some()).await;
     scene.kubernetes.unthrottle().await.unwrap();
     let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
-    let told = async || {
+    let event_count = async || {
         let all = events.list(&ListParams::default()).await.unwrap().items;
         all.iter().filter(|event| event.reason.as_deref() == Some("InvalidVnicsAnnotation")).count()
     };
-    wait_until("it is reported all the same", async || told().await > 1).await;
+    wait_until("it is reported all the same", async || event_count().await > 1).await;
     wait_until("its writing is counted", async || written("ok") == Some(2.0)).await;
     let refused = events_refused(&scene).await;
     assert!(refused >= 1.0 && written("error") >= Some(refused), "each attempt: {refused}, {:?}", written("error"));
-    assert_eq!((told().await, one.metric("oke_node_controller_events_lost_total ")), (2, Some(0.0)));
+    assert_eq!((event_count().await, one.metric("oke_node_controller_events_lost_total ")), (2, Some(0.0)));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use crate::reserve::{Source, reserve};
 
 /// How often an ADD takes other addresses: because pods without a record use those that it got (all such records are restored at
 /// once, so a second time is rare), or because these have more connections than can be deleted in time.
-const MOVES: usize = 3;
+const MAX_ADDRESS_CHANGES: usize = 3;
 
 /// What is added.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ pub fn add<N>(
     loop {
         // After some attempts a pod starts although old connections of its address remain, because that is better than no pod.
         // A VNIC that one pod has for itself has no other address.
-        let is_choosy = moves < MOVES && addition.request.exclusive.is_none();
+        let is_choosy = moves < MAX_ADDRESS_CHANGES && addition.request.exclusive.is_none();
         let choice = Choice { source: Source { pools: addition.source, avoided: &avoided }, is_choosy };
         let failed = match attempt(node, addition, &choice, report, &mut build) {
             Ok(added) => return Ok(added),
@@ -121,11 +121,11 @@ pub fn add<N>(
                 avoided.push(link);
                 first.get_or_insert(failed.error);
             }
-            Some(AddressProblem::Taken) if moves < MOVES => {
+            Some(AddressProblem::Taken) if moves < MAX_ADDRESS_CHANGES => {
                 moves += 1;
                 node.rebuild_record(Some(addition.pools), Some(key), report)?;
             }
-            Some(AddressProblem::Remembered) if moves < MOVES => moves += 1,
+            Some(AddressProblem::Remembered) if moves < MAX_ADDRESS_CHANGES => moves += 1,
             // Too few addresses may be left because VNICs were skipped.
             _ => {
                 return Err(match first {

@@ -10,7 +10,7 @@ pub struct Record {
 }
 
 /// The first line of a message that the NVIDIA driver prints in one call, over several lines.
-const SEVERAL_LINES: &str = "NVRM: The NVIDIA GPU ";
+const MULTILINE_START: &str = "NVRM: The NVIDIA GPU ";
 
 /// The longest such message, in lines.
 const MAX_LINES: usize = 4;
@@ -23,7 +23,7 @@ pub fn records(log: &str) -> Vec<Record> {
     for record in log.lines().filter_map(Record::read) {
         let first = records.last_mut().filter(|first| {
             let is_next = joined < MAX_LINES && first.at == record.at && record.text.starts_with("NVRM: ");
-            is_next && first.text.starts_with(SEVERAL_LINES) && !record.text.starts_with(SEVERAL_LINES)
+            is_next && first.text.starts_with(MULTILINE_START) && !record.text.starts_with(MULTILINE_START)
         });
         if let Some(first) = first {
             first.text = format!("{} {}", first.text, record.text.trim_start_matches("NVRM: "));

@@ -17,7 +17,7 @@ use crate::{Error, Metadata, VnicList, document};
 pub const DEFAULT_BASE_URL: &str = "http://169.254.169.254/opc/v2";
 
 /// The longest reply taken, in bytes: user data alone may be 32 KiB, a bare metal machine lists up to 256 VNICs.
-const LONGEST_REPLY: usize = 1 << 20;
+const MAX_REPLY: usize = 1 << 20;
 
 /// Limits of one request. Oracle advises up to 3 retries, a 30 s timeout and exponential backoff. A node waits for this before
 /// its first pod, so an attempt gets 5 s here: the service answers in milliseconds or not at all. Silence for the whole deadline is
@@ -101,8 +101,8 @@ impl Imds {
         let status = response.status().as_u16();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            if body.len() + chunk.len() > LONGEST_REPLY {
-                let outcome = format!("the reply is longer than {LONGEST_REPLY} bytes");
+            if body.len() + chunk.len() > MAX_REPLY {
+                let outcome = format!("the reply is longer than {MAX_REPLY} bytes");
                 return Err(Failure { outcome, is_transient: false, source: None });
             }
             body.extend_from_slice(&chunk);

@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 const FILE: &str = "pools.json";
 
 /// The `empty_since` of pools that have had no addresses since the boot.
-const NEVER: BootTime = BootTime(0);
+const SINCE_BOOT: BootTime = BootTime(0);
 
 /// The fields of a VNIC and of its addresses that this build knows: what is not there any more was taken away.
 const VNIC_FIELDS: [&str; 10] =
@@ -233,7 +233,7 @@ impl Pools {
 
     /// For how long no VNIC has had addresses for pods; `None` where none has had any in this boot.
     pub fn empty_for(&self, now: BootTime) -> Option<Duration> {
-        self.empty_since.filter(|since| *since != NEVER).map(|since| now.since(since))
+        self.empty_since.filter(|since| *since != SINCE_BOOT).map(|since| now.since(since))
     }
 
     /// The same pools, which were `before` until `now`: their emptiness is as old as it is.
@@ -241,7 +241,7 @@ impl Pools {
     pub fn following(mut self, before: Option<&Self>, now: BootTime) -> Self {
         self.empty_since = match before {
             _ if !self.offered().is_empty() => None,
-            None => Some(NEVER),
+            None => Some(SINCE_BOOT),
             Some(before) if !before.offered().is_empty() => Some(now),
             Some(before) => before.empty_since,
         };

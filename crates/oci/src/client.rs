@@ -38,7 +38,7 @@ use retry::{Decision, Situation, decide};
 use call::{CORE, Call, query, read, refusal, retry_after};
 
 /// The most pages of a list: an end where the service repeats itself.
-const MOST_PAGES: usize = 10_000;
+const MAX_PAGES: usize = 10_000;
 /// The most entries of a page that the service accepts.
 const PAGE: &str = "1000";
 
@@ -147,7 +147,7 @@ impl CloudView {
         let mut all = Vec::new();
         let mut pages = HashSet::new();
         let mut page: Option<String> = None;
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             call.query.retain(|(name, _)| *name != "page");
             call.query.extend(page.clone().map(|page| ("page", page)));
             let (answer, request_id) = self.call(&call).await?;

@@ -84,7 +84,7 @@ impl WriteError {
 /// For one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes; the API server takes 1024.
-const LONGEST_NOTE: usize = 1000;
+const MAX_NOTE: usize = 1000;
 /// The namespace of Events about objects without a namespace.
 const NAMESPACE: &str = "default";
 
@@ -135,7 +135,7 @@ pub fn event(content: &EventContent, reporter: &Reporter, now: Timestamp) -> Eve
         reason: Some(content.reason.to_owned()),
         type_: Some(level.to_owned()),
         // kubectl prints it unchanged, and it may quote documents.
-        note: Some(cut(&printable(&content.note), LONGEST_NOTE).to_owned()),
+        note: Some(cut(&printable(&content.note), MAX_NOTE).to_owned()),
         regarding: Some(content.regarding.clone()),
         event_time: Some(MicroTime(now)),
         reporting_controller: Some(reporter.controller.to_owned()),
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn long_note_is_cut_between_characters() {
-        assert_eq!(cut(&"é".repeat(600), LONGEST_NOTE).len(), LONGEST_NOTE);
+        assert_eq!(cut(&"é".repeat(600), MAX_NOTE).len(), MAX_NOTE);
         assert_eq!(cut("aé", 2), "a");
     }
 }

@@ -12,7 +12,7 @@ use crate::record::LINE_LIMIT;
 pub const LOG_LIMIT: u64 = 1 << 20;
 
 /// How much of a file is read, in bytes: writers that find it full and in use exceed the limit by a line each.
-const MOST: u64 = 2 * LOG_LIMIT;
+const MAX_READ_BYTES: u64 = 2 * LOG_LIMIT;
 
 const FILE: &str = "verbs.log";
 const OLDER_FILE: &str = "verbs.log.1";
@@ -71,7 +71,7 @@ pub fn read_log(dir: &Path) -> io::Result<Vec<VerbRecord>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        let lines = BufReader::with_capacity(LINE_LIMIT, file.take(MOST)).split(b'\n');
+        let lines = BufReader::with_capacity(LINE_LIMIT, file.take(MAX_READ_BYTES)).split(b'\n');
         for line in lines {
             records.extend(VerbRecord::from_line(&line?).ok());
         }
@@ -110,7 +110,7 @@ fn take(path: &Path, each: &mut impl FnMut(VerbRecord)) -> io::Result<usize> {
     // Plugins that had opened it before it was moved write to it yet. They take microseconds; one that was stopped in the
     // midst of it leaves the file to the next attempt.
     file.try_lock().map_err(io::Error::from)?;
-    for line in BufReader::with_capacity(LINE_LIMIT, (&file).take(MOST)).split(b'\n') {
+    for line in BufReader::with_capacity(LINE_LIMIT, (&file).take(MAX_READ_BYTES)).split(b'\n') {
         match VerbRecord::from_line(&line?) {
             Ok(record) => each(record),
             Err(_) => damaged += 1,

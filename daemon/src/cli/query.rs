@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const PREVIEW_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// The longest answer, in bytes; the attachments of a full node are some 100 KiB.
-const LONGEST: u64 = 16 * 1024 * 1024;
+const MAX_ANSWER_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -61,6 +61,6 @@ fn exchange(stream: &mut UnixStream, request: &str, timeout: Duration) -> io::Re
     stream.set_write_timeout(Some(timeout))?;
     stream.write_all(format!("GET {request} HTTP/1.0\r\nHost: agent\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
-    stream.take(LONGEST).read_to_string(&mut answer)?;
+    stream.take(MAX_ANSWER_BYTES).read_to_string(&mut answer)?;
     Ok(answer)
 }

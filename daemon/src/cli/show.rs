@@ -68,8 +68,8 @@ pub(crate) fn health(settings: &Settings, format: Format) -> anyhow::Result<Prin
 }
 
 /// `config`.
-pub(crate) fn configuration(layers: &Layers, asked: &ConfigArgs) -> anyhow::Result<Printout> {
-    let (text, is_valid) = explain::tell::<Settings>(&crate::args::keys(), layers, asked)?;
+pub(crate) fn configuration(layers: &Layers, args: &ConfigArgs) -> anyhow::Result<Printout> {
+    let (text, is_valid) = explain::tell::<Settings>(&crate::args::keys(), layers, args)?;
     Ok((text, if is_valid { Exit::Fine } else { Exit::Usage }))
 }
 

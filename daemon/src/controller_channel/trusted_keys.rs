@@ -11,10 +11,10 @@ use channel::{Fingerprint, TrustedKeys};
 use tokio::time::sleep;
 
 /// More replicas than a controller has, terminating ones included.
-const MOST: usize = 256;
+const MAX_KEYS: usize = 256;
 
 /// A fingerprint has 71 characters.
-const LONGEST: u64 = 128;
+const MAX_FINGERPRINT: u64 = 128;
 
 /// The interval at which the directory is read: a new leader's key counts that soon after the kubelet has written it.
 const EVERY: Duration = Duration::from_secs(5);
@@ -47,12 +47,12 @@ fn read(directory: &Path) -> BTreeSet<Fingerprint> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     // Names that begin with a dot are the kubelet's own.
     let files = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
-    files.take(MOST).filter_map(|entry| fingerprint(&entry.path())).collect()
+    files.take(MAX_KEYS).filter_map(|entry| fingerprint(&entry.path())).collect()
 }
 
 fn fingerprint(path: &Path) -> Option<Fingerprint> {
     let mut text = String::new();
-    fs::File::open(path).ok()?.take(LONGEST).read_to_string(&mut text).ok()?;
+    fs::File::open(path).ok()?.take(MAX_FINGERPRINT).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
 }
 

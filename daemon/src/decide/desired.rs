@@ -75,7 +75,7 @@ pub(crate) fn is_addressed(vnic: &Vnic, npn: Option<&NativePodNetwork>) -> bool 
 }
 
 /// The host's network.
-pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> DesiredState {
+pub(crate) fn desired_state(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> DesiredState {
     let Some(first) = facts.vnics.first() else { return DesiredState::default() };
     let primary = match placement(first, facts, policy) {
         Ok(placement) => placement.link().clone(),
@@ -84,16 +84,16 @@ pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) ->
             return DesiredState { conditions: vec![condition], ..DesiredState::default() };
         }
     };
-    let mut wanted = DesiredState::default();
+    let mut desired = DesiredState::default();
     let (mut vnics, mut foreign): (Vec<HostVnic>, Vec<HostVnic>) = Default::default();
     let for_pods = host_address::for_pods(facts);
     for vnic in facts.vnics.iter().skip(1).filter(|vnic| is_addressed(vnic, facts.npn)) {
         if facts.unexplained.contains(&vnic.id) {
-            wanted.left_alone.insert(vnic.id.clone(), UnmanagedReason::PurposeUnknown);
+            desired.left_alone.insert(vnic.id.clone(), UnmanagedReason::PurposeUnknown);
             continue;
         }
         let left_alone = left_alone(vnic, facts, policy);
-        wanted.left_alone.extend(left_alone.map(|why| (vnic.id.clone(), why)));
+        desired.left_alone.extend(left_alone.map(|why| (vnic.id.clone(), why)));
         let placement = match placement(vnic, facts, policy) {
             Ok(placement) if *placement.link() == primary => {
                 Err(format!("it is on the primary VNIC's link {primary}, which is never changed"))
@@ -102,29 +102,29 @@ pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) ->
         };
         let request = facts.requests.get(&vnic.id);
         if request.is_some_and(VnicRequest::is_exclusive) {
-            wanted.keep_for_one_pod(vnic, placement, slots, facts);
+            desired.keep_for_one_pod(vnic, placement, slots, facts);
             continue;
         }
         let missing = |error: &String| Condition::degraded(Reason::LinkMissing, error.as_str()).about(&vnic.id);
-        wanted.conditions.extend(placement.as_ref().err().filter(|_| left_alone.is_none()).map(missing));
+        desired.conditions.extend(placement.as_ref().err().filter(|_| left_alone.is_none()).map(missing));
         // A VNIC without a table is configured as soon as slots can be written.
         let (Ok(placement), Some(table)) = (placement, slots.table(&vnic.id)) else { continue };
         let host = host_vnic(vnic, HostLink { placement, table }, facts, &for_pods);
-        wanted.undecided.extend((left_alone == Some(UnmanagedReason::Undecided)).then(|| host.clone()));
+        desired.undecided.extend((left_alone == Some(UnmanagedReason::Undecided)).then(|| host.clone()));
         if left_alone.is_some() { foreign.push(host) } else { vnics.push(host) }
     }
     let refused = vnics.iter_mut().filter_map(|host| host_routes::refuse(host, facts.needed, &first.addressing));
-    wanted.conditions.extend(refused);
+    desired.conditions.extend(refused);
     // A VLAN's port may be a VNIC itself; it must be configured first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
-    wanted.conditions.extend(incomplete(&vnics, facts, policy));
+    desired.conditions.extend(incomplete(&vnics, facts, policy));
     let services = PodServices {
         may_use_metadata: policy.pods_may_use_metadata,
         may_spoof: policy.pods_may_spoof,
         ipv6: speaks_ipv6(facts),
     };
     let all_of = |vnics| host::desired(&HostNetwork { primary: primary.clone(), vnics, pods: Some(services) });
-    wanted.spared = match (policy.ours, is_finished(facts) && !policy.lived) {
+    desired.spared = match (policy.ours, is_finished(facts) && !policy.lived) {
         (true, _) => Vec::new(),
         (false, false) => all_of([foreign, vnics.clone()].concat()),
         // What was configured for pods that never came, on VNICs of another network, goes. A VLAN link stays: foreign links may
@@ -134,8 +134,8 @@ pub(crate) fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) ->
     // Pods that share a VNIC need the same on a node whose pod network is another program's.
     let is_shared = |host: &HostVnic| facts.requests.get(&host.vnic.id).is_some_and(VnicRequest::is_shared);
     let serves_pods = policy.ours || vnics.iter().any(is_shared);
-    wanted.network = Some(HostNetwork { primary, vnics, pods: serves_pods.then_some(services) });
-    wanted
+    desired.network = Some(HostNetwork { primary, vnics, pods: serves_pods.then_some(services) });
+    desired
 }
 
 /// Where a VNIC is on the host.

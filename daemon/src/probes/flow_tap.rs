@@ -16,7 +16,7 @@ const WAIT: Duration = Duration::from_millis(20);
 /// How long answers that arrived with the last packet may take to be seen.
 const LINGER: Duration = Duration::from_millis(60);
 /// The most packets of all flows of the two addresses that it reads: hosts that are this busy are not slowed down by a tap.
-const MOST: u64 = 2_000_000;
+const MAX_PACKETS: u64 = 2_000_000;
 
 pub(super) struct FlowTap {
     stop: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ fn count(mut tap: PacketTap, flow: &Flow, stopped: &AtomicBool) -> (TapCounts, O
             }
         };
         packets += 1;
-        if packets > MOST {
+        if packets > MAX_PACKETS {
             seen.incomplete = true;
             break;
         }

@@ -13,7 +13,7 @@ use super::tls;
 use super::volley::{Pace, of_error};
 
 /// More than any status line.
-const LONGEST: usize = 256;
+const MAX_STATUS_LINE: usize = 256;
 
 pub(super) fn probe(way: &ProbeRoute, task: &SendTask, destination: &Destination) -> Tally {
     let pace = Pace::from(task);
@@ -84,8 +84,8 @@ fn status(mut stream: impl Read + Write, request: &str) -> io::Result<Option<u16
     stream.write_all(request.as_bytes())?;
     stream.flush()?;
     let mut line = Vec::new();
-    while !line.contains(&b'\n') && line.len() < LONGEST {
-        let mut buffer = [0; LONGEST];
+    while !line.contains(&b'\n') && line.len() < MAX_STATUS_LINE {
+        let mut buffer = [0; MAX_STATUS_LINE];
         match stream.read(&mut buffer)? {
             0 => break,
             length => line.extend_from_slice(buffer.get(..length).unwrap_or_default()),
@@ -116,7 +116,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
-                let mut request = [0; LONGEST];
+                let mut request = [0; MAX_STATUS_LINE];
                 if secure {
                     let connection = ServerConnection::new(config()).unwrap();
                     let mut stream = StreamOwned::new(connection, stream);

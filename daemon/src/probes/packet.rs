@@ -100,8 +100,8 @@ impl<'a> Headers<'a> {
     }
 }
 
-const fn is_port(wanted: u16, found: u16) -> bool {
-    wanted == 0 || wanted == found
+const fn is_port(expected: u16, found: u16) -> bool {
+    expected == 0 || expected == found
 }
 
 /// RFC 1071.

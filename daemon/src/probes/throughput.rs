@@ -25,7 +25,7 @@ const TICK: Duration = Duration::from_micros(500);
 /// After a stall no more than this much is caught up with: the rate is a bound, and the stall shows.
 const CATCH_UP: Duration = Duration::from_millis(20);
 /// Until a refused connection is tried again: the receiver may begin a little later.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// A connection without data keeps the receiver from others for so long.
 const FIRST_DATA: Duration = Duration::from_secs(2);
 /// Connections that may wait for the receiver.
@@ -55,8 +55,8 @@ pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
 fn connect(way: &ProbeRoute, timeout: Duration) -> io::Result<Socket> {
     let end = Instant::now() + timeout;
     loop {
-        match way.connect(left(end).unwrap_or(AGAIN)) {
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused && left(end).is_some() => sleep(AGAIN),
+        match way.connect(left(end).unwrap_or(RETRY_INTERVAL)) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused && left(end).is_some() => sleep(RETRY_INTERVAL),
             connected => return connected,
         }
     }

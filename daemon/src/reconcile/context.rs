@@ -37,7 +37,7 @@ pub(super) struct Context<'a> {
     /// Addresses that pods hold; the host never gets them.
     pub(super) held: HashSet<IpAddr>,
     pub(super) requests: Requests,
-    pub(super) wanted: DesiredState,
+    pub(super) desired: DesiredState,
     /// Whether our objects that are no longer desired are removed.
     pub(super) removes_stale: bool,
 }
@@ -54,7 +54,7 @@ impl Context<'_> {
 
     /// The secondary VNICs that are to be configured.
     pub(super) fn vnics(&self) -> &[HostVnic] {
-        self.wanted.network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default()
+        self.desired.network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default()
     }
 
     pub(super) fn index_of(&self, vnic: &HostVnic) -> Option<u32> {
@@ -76,18 +76,18 @@ impl Context<'_> {
             return Some(false);
         }
         let is_on_host = || stages.configured.iter().flatten().any(|host| host.vnic.id == *id);
-        let exclusive = exclusive::find(&self.wanted.exclusive, id);
+        let exclusive = exclusive::find(&self.desired.exclusive, id);
         Some(exclusive.map_or_else(is_on_host, |it| it.is_in_pod || it.link.is_some()))
     }
 
     pub(super) fn vnic_states(&self, stages: &StageReport) -> Vec<VnicState> {
-        let primary = self.wanted.network.as_ref().map(|network| &network.primary);
+        let primary = self.desired.network.as_ref().map(|network| &network.primary);
         let state = |(at, vnic): (usize, &Vnic)| {
             let host = self.vnics().iter().find(|host| host.vnic.id == vnic.id);
             let mut conditions = stages.conditions.iter();
             let addressing = host.map_or(&vnic.addressing, |host| &host.vnic.addressing);
             let entry = npn_vnic(self.facts.npn(), &vnic.id);
-            let exclusive = exclusive::find(&self.wanted.exclusive, &vnic.id);
+            let exclusive = exclusive::find(&self.desired.exclusive, &vnic.id);
             let request = self.requests.get(&vnic.id);
             VnicState {
                 id: vnic.id.clone(),
@@ -101,7 +101,7 @@ impl Context<'_> {
                 table: host.map(|host| host.table),
                 addresses: addressing.iter().map(|(_, at)| at.address).collect(),
                 application_resources: entry.map(|entry| entry.application_resources.clone()).unwrap_or_default(),
-                unmanaged: self.wanted.left_alone.get(&vnic.id).copied(),
+                unmanaged: self.desired.left_alone.get(&vnic.id).copied(),
                 name: request.map(|request| request.offer.name.clone()),
                 purpose: request.map(|request| request.purpose),
                 generation: request.and_then(|request| request.generation),
@@ -166,25 +166,25 @@ impl Reconciler {
             unexplained: &unexplained,
             needed: &needed,
         };
-        let mut wanted = slots.map(|slots| desired::wanted(known, &slots, policy)).unwrap_or_default();
+        let mut desired = slots.map(|slots| desired::desired_state(known, &slots, policy)).unwrap_or_default();
         // A young agent has not seen that a list of VNICs is incomplete: what it lacks may be there a moment later.
         let removes_stale =
             is_preview || self.created.elapsed() >= settings.detach_grace && !desired::is_incomplete(known);
-        if let Some(network) = &wanted.network {
+        if let Some(network) = &desired.network {
             let secondary = network.vnics.iter().map(|host| (&host.vnic.id, host.placement.link()));
             let primary = facts.vnics().first().map(|vnic| (&vnic.id, &network.primary));
             self.devices.note(secondary.chain(primary), &links);
         }
         if facts.npn.is_pending() {
             // The conditions of the sources say why.
-            wanted.undecided.clear();
+            desired.undecided.clear();
         }
-        stages.conditions.extend(sources::undecided(facts, &wanted.undecided));
+        stages.conditions.extend(sources::undecided(facts, &desired.undecided));
         // A VNIC with an unusable entry is listed.
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
-        wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
-        stages.conditions.append(&mut wanted.conditions);
-        Context { cause, node, facts, ownership, links, has_ipv6, held, requests, wanted, removes_stale }
+        desired.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
+        stages.conditions.append(&mut desired.conditions);
+        Context { cause, node, facts, ownership, links, has_ipv6, held, requests, desired, removes_stale }
     }
 }
 

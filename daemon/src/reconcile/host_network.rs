@@ -33,7 +33,7 @@ struct FailedBatch {
 
 impl HostNetworkStage {
     pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
-        let Some(network) = &context.wanted.network else { return };
+        let Some(network) = &context.desired.network else { return };
         if context.node.settings.host_networking == HostNetworking::Off {
             return;
         }
@@ -51,9 +51,9 @@ impl HostNetworkStage {
         context: &Context<'_>,
         report: &mut StageReport,
     ) -> Result<Vec<Batch>, datapath::Error> {
-        let mut plan = host::plan(&mut context.node.places()?, network, &context.wanted.spared, &context.held)?;
+        let mut plan = host::plan(&mut context.node.places()?, network, &context.desired.spared, &context.held)?;
         // Other conditions say why objects of undecided VNICs stay.
-        let undecided = HostNetwork { vnics: context.wanted.undecided.clone(), ..network.clone() };
+        let undecided = HostNetwork { vnics: context.desired.undecided.clone(), ..network.clone() };
         if !undecided.vnics.is_empty() {
             let reported = desired(&undecided);
             plan.spared.retain(|object| !reported.iter().any(|reported| reported.same_slot(object)));

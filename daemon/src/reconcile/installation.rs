@@ -50,12 +50,12 @@ impl Installation {
     /// The owner of this node's pod network. Computed first: on a foreign node, nothing that pods use is changed.
     pub(super) fn owner(&self, settings: &Settings, world: &NodeFacts, cause: Cause) -> Owner {
         let signals = world.signals(&settings.signals);
-        let asked;
+        let decided;
         let decision = match &self.last {
-            Some(last) if cause == Cause::Kernel && last.was_asked(settings, &signals) => &last.decision,
+            Some(last) if cause == Cause::Kernel && last.has_inputs(settings, &signals) => &last.decision,
             _ => {
-                asked = installer::decision(&settings.installer, &signals);
-                &asked
+                decided = installer::decision(&settings.installer, &signals);
+                &decided
             }
         };
         let ownership = match (decision.install, decision.another) {
@@ -71,17 +71,17 @@ impl Installation {
     }
 
     /// Installs the binaries if the node has our pod network, and the configuration if pods can use an address.
-    pub(super) fn run(&mut self, context: &Context<'_>, so_far: &mut StageReport) -> PodNetworkState {
+    pub(super) fn run(&mut self, context: &Context<'_>, stages: &mut StageReport) -> PodNetworkState {
         let (settings, cause) = (&*context.node.settings, context.cause);
-        let (our_network, usable) = (context.is_ours(), so_far.is_usable());
+        let (our_network, usable) = (context.is_ours(), stages.is_usable());
         let signals = context.facts.signals(&settings.signals);
         if let Some(last) = &self.last
-            && last.was_asked(settings, &signals)
+            && last.has_inputs(settings, &signals)
             && last.usable == usable
             && last.decision.install == our_network
             && (cause == Cause::Kernel || last.still_holds(settings))
         {
-            so_far.conditions.extend(last.conditions.iter().cloned());
+            stages.conditions.extend(last.conditions.iter().cloned());
             return last.state.clone();
         }
         let found = looked_at(settings);
@@ -89,9 +89,9 @@ impl Installation {
             Cause::Preview => installer::dry_run(&settings.installer, &signals, usable),
             _ => installer::reconcile(&settings.installer, &signals, usable),
         };
-        so_far.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
+        stages.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
         let conditions = conditions(&report, self.runtime, are_published(context.node));
-        so_far.conditions.extend(conditions.iter().cloned());
+        stages.conditions.extend(conditions.iter().cloned());
         let state = PodNetworkState {
             install: report.decision.install,
             decided_by: report.decision.decided_by.to_string(),
@@ -120,7 +120,7 @@ impl Installation {
 
 impl LastRun {
     /// Whether it was asked by these settings and signals.
-    fn was_asked(&self, settings: &Settings, signals: &Signals) -> bool {
+    fn has_inputs(&self, settings: &Settings, signals: &Signals) -> bool {
         self.settings == settings.installer && self.signals == *signals
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Interference {
 
 impl Interference {
     pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
-        let Some(network) = &context.wanted.network else { return };
+        let Some(network) = &context.desired.network else { return };
         // Also after each event: a rule of another program takes effect at once.
         let misrouted = self.routes.check(network, context, report);
         report.conditions.extend(misrouted);
@@ -44,7 +44,7 @@ impl Interference {
         report.conditions.extend(found);
     }
     /// Whether a postponed check is due.
-    pub(super) fn attention(&mut self) -> bool {
+    pub(super) fn is_check_due(&mut self) -> bool {
         self.routes.take_due(Instant::now())
     }
 

@@ -26,14 +26,14 @@ impl PodAddresses {
         is_ours && exhausted(node).is_some() != self.is_exhausted
     }
 
-    pub(super) fn run(&mut self, context: &Context<'_>, so_far: &mut StageReport) {
-        let installs = so_far.pod_network.as_ref().is_some_and(|pod_network| pod_network.install);
+    pub(super) fn run(&mut self, context: &Context<'_>, stages: &mut StageReport) {
+        let installs = stages.pod_network.as_ref().is_some_and(|pod_network| pod_network.install);
         let exhausted = if installs { exhausted(context.node) } else { None };
         if !context.is_preview() || !installs {
             self.is_exhausted = exhausted.is_some();
         }
-        let missing = if installs { missing(context.facts, so_far) } else { Vec::new() };
-        so_far.conditions.extend(missing.into_iter().chain(exhausted));
+        let missing = if installs { missing(context.facts, stages) } else { Vec::new() };
+        stages.conditions.extend(missing.into_iter().chain(exhausted));
     }
 }
 
@@ -59,17 +59,17 @@ fn exhausted(node: &NodeState) -> Option<Condition> {
 }
 
 /// Why pods get no addresses, or not the newest.
-fn missing(facts: &NodeFacts, so_far: &StageReport) -> Vec<Condition> {
-    let is_blocked = so_far.conditions.iter().any(Condition::blocks);
+fn missing(facts: &NodeFacts, stages: &StageReport) -> Vec<Condition> {
+    let is_blocked = stages.conditions.iter().any(Condition::blocks);
     match pools::pending(facts) {
-        Some((reason, message)) if so_far.offers_addresses => {
+        Some((reason, message)) if stages.offers_addresses => {
             let degraded = Condition::degraded(reason, message);
-            [Some(degraded), unconnected(so_far).filter(|_| !is_blocked)].into_iter().flatten().collect()
+            [Some(degraded), unconnected(stages).filter(|_| !is_blocked)].into_iter().flatten().collect()
         }
         Some((reason, message)) => vec![Condition::blocking(reason, message)],
         // What keeps the addresses from being published is reported already.
         None if is_blocked => Vec::new(),
-        None if so_far.offers_addresses => unconnected(so_far).into_iter().collect(),
+        None if stages.offers_addresses => unconnected(stages).into_iter().collect(),
         None => vec![reserved_for_resources(facts).unwrap_or_else(|| {
             let message = "no configured VNIC of the NativePodNetwork has addresses for pods";
             Condition::blocking(Reason::NoUsableAddress, message)
@@ -77,9 +77,9 @@ fn missing(facts: &NodeFacts, so_far: &StageReport) -> Vec<Condition> {
     }
 }
 
-fn unconnected(so_far: &StageReport) -> Option<Condition> {
+fn unconnected(stages: &StageReport) -> Option<Condition> {
     let message = "there are addresses, but the host's network is not in sync";
-    (!so_far.is_usable()).then(|| Condition::blocking(Reason::NoUsableAddress, message))
+    (!stages.is_usable()).then(|| Condition::blocking(Reason::NoUsableAddress, message))
 }
 
 /// Why no pod can start although OKE has finished: all VNICs are for pods that request an application resource.

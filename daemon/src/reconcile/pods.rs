@@ -111,7 +111,12 @@ impl RunningPods {
 
     /// Whether a reconcile is due: for drift that was found, for a condition that a DEL ended, or for hints of kernel events
     /// about recorded pods. New `hints` must settle first.
-    pub(super) fn attention(&mut self, hints: DriftHints, deleted: &HashSet<AttachmentKey>, store: &Store) -> bool {
+    pub(super) fn needs_reconcile(
+        &mut self,
+        hints: DriftHints,
+        deleted: &HashSet<AttachmentKey>,
+        store: &Store,
+    ) -> bool {
         let settled = std::mem::replace(&mut self.hints, hints);
         self.gone.end(deleted)
             || !self.drift.is_empty()

@@ -19,7 +19,7 @@ pub(super) struct UnreturnedLinks {
 impl UnreturnedLinks {
     /// Ends those whose link is back, reports the others.
     pub(super) fn run(&mut self, context: &Context<'_>, report: &mut StageReport) {
-        self.has_exclusive = !context.wanted.exclusive.is_empty();
+        self.has_exclusive = !context.desired.exclusive.is_empty();
         let mut left = Vec::new();
         for allocation in unreturned(&context.node.store) {
             let error = match context.is_preview() {

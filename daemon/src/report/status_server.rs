@@ -93,11 +93,11 @@ impl StatusServer {
 
     async fn plan(&self) -> Answer {
         let (request, answer) = oneshot::channel();
-        let asked = async {
+        let preview = async {
             self.previews.send(request).await.ok()?;
             answer.await.ok()
         };
-        match tokio::time::timeout(PREVIEW, asked).await {
+        match tokio::time::timeout(PREVIEW, preview).await {
             Ok(Some(report)) => Answer::json(200, &report),
             _ => Answer::text(503, "the agent is busy or stopping; retry\n"),
         }

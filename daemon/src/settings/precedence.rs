@@ -140,7 +140,7 @@ fn boolean_switches_are_set_by_their_value() {
 }
 
 #[test]
-fn a_file_that_was_asked_for_must_be_there() {
+fn named_file_must_exist() {
     let mut scene = Scene::new("", &[], &[]);
     fs::remove_file(&scene.layers.file).unwrap();
     assert_eq!(scene.problems(), ["agent.conf: it cannot be read: No such file or directory (os error 2)"]);

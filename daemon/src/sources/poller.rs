@@ -100,12 +100,12 @@ pub async fn run<M: Metadata>(
     while !published.is_closed() {
         let found = oke_cni.clone();
         let known = tokio::time::timeout(patience, oke_cni.wait_for(Option::is_some));
-        let asked = tokio::time::Instant::now();
+        let requested_at = tokio::time::Instant::now();
         let first = (!patience.is_zero()).then(|| facts.clone());
         let answers = async {
-            let asked = ask(&mut facts, &metadata, &cluster, settings, metrics);
+            let requests = ask(&mut facts, &metadata, &cluster, settings, metrics);
             // The guard is dropped at once: it blocks the writer.
-            tokio::join!(asked, async { drop(known.await) })
+            tokio::join!(requests, async { drop(known.await) })
         };
         // Cancel-safe: the answers end in `facts`, and the other branch never ends.
         tokio::select! {
@@ -127,7 +127,7 @@ pub async fn run<M: Metadata>(
         let link = async {
             links_changed.notified().await;
             was_link.set(true);
-            sleep_until(asked + APART).await;
+            sleep_until(requested_at + APART).await;
         };
         // Cancel-safe: each branch only wakes; a link's notification is noted in `was_link` before its second wait.
         tokio::select! {

@@ -70,14 +70,14 @@ impl ReconcileLoop {
         self.schedule.plan(report, self.wakeups.agent().settings.resync, now, chance());
         let (due, again) = {
             let reconciler = self.reconciler();
-            (reconciler.due(), reconciler.attention_again())
+            (reconciler.due(), reconciler.next_check())
         };
         if let Some(due) = due {
             self.schedule.bring_forward(now + due);
         }
         // Hints that came with this reconcile are looked at all the same: kept, they would hide the next ones, which repeat them.
         let hints = self.wakeups.has_hints().then_some(SETTLED);
-        self.schedule.attention = again.into_iter().chain(hints).min().map(|wait| now + wait);
+        self.schedule.hints_due = again.into_iter().chain(hints).min().map(|wait| now + wait);
     }
 
     fn publish(&self, report: ReconcileReport) {
@@ -98,12 +98,12 @@ impl ReconcileLoop {
             match self.wakeups.next(&self.schedule).await {
                 WakeReason::Reconcile(cause) => return Ok(Some(cause)),
                 WakeReason::Ended => return Ok(None),
-                WakeReason::Hints => self.schedule.attend(Instant::now() + SETTLED),
-                WakeReason::Attention => {
+                WakeReason::Hints => self.schedule.check_hints_by(Instant::now() + SETTLED),
+                WakeReason::HintsSettled => {
                     let (hints, deleted) = (self.wakeups.take_hints(), self.wakeups.agent().deleted.take());
-                    let is_due = self.on_thread(move |reconciler| reconciler.attention(hints, &deleted)).await?;
-                    let again = self.reconciler().attention_again();
-                    self.schedule.attention = again.map(|wait| Instant::now() + wait);
+                    let is_due = self.on_thread(move |reconciler| reconciler.needs_reconcile(hints, &deleted)).await?;
+                    let again = self.reconciler().next_check();
+                    self.schedule.hints_due = again.map(|wait| Instant::now() + wait);
                     if is_due {
                         return Ok(Some(Cause::Kernel));
                     }

@@ -28,7 +28,7 @@ pub(super) struct Schedule {
     /// When the next one is due, if nothing happens before.
     pub(super) next: Instant,
     /// When the hints about running pods are due.
-    pub(super) attention: Option<Instant>,
+    pub(super) hints_due: Option<Instant>,
     /// Reconciles in a row that want a retry.
     failures: u32,
     events: Streak,
@@ -70,7 +70,7 @@ impl Schedule {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             next: now,
-            attention: None,
+            hints_due: None,
             failures: 0,
             events: Streak::new(STREAM),
             repairs: Streak::new(CONFLICT),
@@ -114,8 +114,8 @@ impl Schedule {
     }
 
     /// Checks the hints about running pods at that time, or earlier if that is planned.
-    pub(super) fn attend(&mut self, due: Instant) {
-        self.attention = Some(self.attention.map_or(due, |planned| planned.min(due)));
+    pub(super) fn check_hints_by(&mut self, due: Instant) {
+        self.hints_due = Some(self.hints_due.map_or(due, |planned| planned.min(due)));
     }
 
     /// Why the planned reconcile runs.

@@ -45,7 +45,7 @@ pub(super) enum WakeReason {
     /// There are hints that a running pod drifted, or pods may have taken or freed addresses: to be looked at when it settled.
     Hints,
     /// Hints have settled.
-    Attention,
+    HintsSettled,
     Preview(PreviewRequest),
     /// No source has news any more: the agent ends.
     Ended,
@@ -122,12 +122,12 @@ impl Wakeups {
 
     /// Waits once; `None` if the loop need not know.
     async fn wait(&mut self, schedule: &Schedule) -> Option<WakeReason> {
-        let attention = schedule.attention;
+        let hints_due = schedule.hints_due;
         // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
         // does after its wait is not cancelled.
         Some(tokio::select! {
             () = sleep_until(schedule.next) => WakeReason::Reconcile(schedule.cause()),
-            () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => WakeReason::Attention,
+            () = sleep_until(hints_due.unwrap_or(schedule.next)), if hints_due.is_some() => WakeReason::HintsSettled,
             () = self.agent.plugin_ran.notified() => WakeReason::Hints,
             Ok(()) = self.notices.changed() => WakeReason::Reconcile(Cause::Retry),
             Some(request) = self.previews.recv() => WakeReason::Preview(request),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::follow_up::dual_stack_node;
-use crate::node::{Node, RARELY, wait_for};
+use crate::node::{Node, SLOW_RESYNC, wait_for};
 use crate::pod::Pod;
 
 fn attachments(node: &Node) -> Vec<Value> {
@@ -27,9 +27,9 @@ fn attachments_have_addresses_vnic_link_age_and_state() {
     assert_eq!(one["state"], "running");
     assert_eq!((&one["interface"], &one["network"]), (&"eth0".into(), &"vcn-native".into()));
     let addresses: Vec<String> = pods[0].addresses().iter().map(ToString::to_string).collect();
-    let told: Vec<&str> =
+    let reported: Vec<&str> =
         one["addresses"].as_array().unwrap().iter().map(|it| it["address"].as_str().unwrap()).collect();
-    assert_eq!(told, addresses);
+    assert_eq!(reported, addresses);
     assert_eq!(one["addresses"][0]["vnicId"], "ocid1.vnic.oc1.iad.pods");
     assert_eq!((&one["addresses"][0]["vnicLink"], &one["addresses"][0]["table"]), (&"ens5".into(), &1000.into()));
     assert!(one["ageSeconds"].as_u64().unwrap() < 60);
@@ -40,7 +40,7 @@ fn attachments_have_addresses_vnic_link_age_and_state() {
 
 #[test]
 fn problems_and_states_are_shown() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     let (broken, dead, adding) = (Pod::add(&node, "broken"), Pod::add(&node, "dead"), Pod::add(&node, "adding"));
     adding.reopen(&node);
     node.sh(&format!("ip link del {}", dead.host_link()));

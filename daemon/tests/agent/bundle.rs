@@ -172,7 +172,7 @@ fn log_of_plugin_runs_is_whole() {
 }
 
 #[test]
-fn hanging_agent_is_asked_once_and_reported_in_time() {
+fn hanging_agent_gets_one_request_and_is_reported_in_time() {
     let (node, agent) = dual_stack_node().with_agent(&[]);
     agent.signal(Signal::SIGSTOP);
     let timed = |seconds: u32, what: &str, ask: &(dyn Fn() + Sync)| {

@@ -98,11 +98,11 @@ impl Node {
     }
 
     /// Whether hints about these addresses cause a reconcile, once they have settled.
-    pub(crate) fn attention(&self, reconciler: &mut Reconciler, addresses: Vec<IpAddr>) -> bool {
+    pub(crate) fn needs_reconcile(&self, reconciler: &mut Reconciler, addresses: Vec<IpAddr>) -> bool {
         let hints = DriftHints { addresses: addresses.into_iter().collect(), ..DriftHints::default() };
         self.call(|| {
-            reconciler.attention(hints, &HashSet::new());
-            reconciler.attention(DriftHints::default(), &HashSet::new())
+            reconciler.needs_reconcile(hints, &HashSet::new());
+            reconciler.needs_reconcile(DriftHints::default(), &HashSet::new())
         })
     }
 

@@ -7,14 +7,14 @@ use netlink::nft::{self, TableFamily};
 use oke_node_agent::args::DEFAULT_CONFIG;
 use serde_json::Value;
 
-use crate::node::{Agent, Node, RARELY, wait_for};
+use crate::node::{Agent, Node, SLOW_RESYNC, wait_for};
 use crate::pod::Pod;
 use crate::pod_network::nft_table;
 
 /// An agent that reconciles so rarely that a change within seconds must follow from an event.
 pub(crate) fn configured_at_rest(node: &Node, text: &str) -> Agent {
     node.deliver(1, text);
-    node.ready_agent(&RARELY)
+    node.ready_agent(&SLOW_RESYNC)
 }
 
 #[test]

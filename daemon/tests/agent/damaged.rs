@@ -80,8 +80,8 @@ fn assert_made_anew(is_index: bool) {
     let said = |event: &str, what: &str| agent.events(event).iter().any(|line| line["change"] == what);
     let below = aside.strip_prefix(node.path("run")).unwrap();
     let what = format!("attachment: what was damaged is now /run/vcn-native/{}", below.display());
-    let told = || said("host.repaired", &what) || said("host.configured", &what);
-    wait_for(&what, told, || agent.log());
+    let is_reported = || said("host.repaired", &what) || said("host.configured", &what);
+    wait_for(&what, is_reported, || agent.log());
     pods.iter().for_each(Pod::wait_connected);
 }
 
@@ -99,14 +99,14 @@ fn damaged_record_delays_neither_host_nor_vnic_nor_pods() {
     node.delete_rule(Family::Ipv4, TO_PODS);
     let world = node.world(with_another(), &settings);
     let pass = node.pass(&mut reconciler, &world, Cause::Kernel);
-    let told: Vec<_> = pass.conditions.iter().map(|it| (it.reason, it.blocks(), it.subject.as_deref())).collect();
-    assert_eq!(told, [(Reason::StateFailed, false, Some("allocations"))], "{:#?}", pass.conditions);
+    let reported: Vec<_> = pass.conditions.iter().map(|it| (it.reason, it.blocks(), it.subject.as_deref())).collect();
+    assert_eq!(reported, [(Reason::StateFailed, false, Some("allocations"))], "{:#?}", pass.conditions);
     for change in ["rule add pref 512 from all lookup 999", "route add default via 10.0.34.1 dev ens6 table 1001"] {
         assert!(texts(&pass).iter().any(|text| text.starts_with(change)), "{change}: {:#?}", pass.changes);
     }
 
-    assert!(node.attention(&mut reconciler, b.addresses()));
-    assert!(!node.attention(&mut reconciler, a.addresses()), "its state is unknown");
+    assert!(node.needs_reconcile(&mut reconciler, b.addresses()));
+    assert!(!node.needs_reconcile(&mut reconciler, a.addresses()), "its state is unknown");
 
     // On a foreign pod network, where the agent restores no record.
     let agent = node.agent(&["--pod-network", "none"]);
@@ -144,8 +144,8 @@ fn damaged_index_delays_no_table_on_a_foreign_pod_network() {
         let world = node.world(vec![vnic("primary", 10), vnic("late", 34)], &settings);
         let pass = node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
         let failed = pass.conditions.iter().filter(|it| it.reason == Reason::StateFailed);
-        let told: Vec<_> = failed.map(|it| (it.blocks(), it.subject.as_deref())).collect();
-        assert_eq!(told, [(false, Some("allocations"))], "{:#?}", pass.conditions);
+        let reported: Vec<_> = failed.map(|it| (it.blocks(), it.subject.as_deref())).collect();
+        assert_eq!(reported, [(false, Some("allocations"))], "{:#?}", pass.conditions);
         let rule = "rule add pref 1537 from 10.0.34.7 lookup 1001";
         assert!(texts(&pass).iter().any(|text| text.starts_with(rule)), "{:#?}", pass.changes);
         assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);

@@ -163,19 +163,22 @@ fn remains_of_deleted_pod_are_reported_until_they_are_removed() {
     let reconciler = RefCell::new(reconciler);
     let resist = |cause| of_pods_gone(node.pass_in(&powerless, &mut reconciler.borrow_mut(), &world, cause));
     wait_for("both to resist", || resist(Cause::Timer).len() == 2, || format!("{:#?}", resist(Cause::Timer)));
-    let told = resist(Cause::Kernel);
+    let reported = resist(Cause::Kernel);
     let begins = ["HostNetworkFailed (what is about no pod): ", "AttachmentLeftOver (died): "];
-    assert!(told.len() == 2 && told.iter().zip(begins).all(|(told, begin)| told.starts_with(begin)), "{told:#?}");
+    assert!(
+        reported.len() == 2 && reported.iter().zip(begins).all(|(text, begin)| text.starts_with(begin)),
+        "{reported:#?}"
+    );
     for cause in [Cause::Retry, Cause::Kernel, Cause::Preview, Cause::Kernel, Cause::Timer, Cause::Kernel] {
-        assert_eq!(resist(cause), told, "{cause:?}");
+        assert_eq!(resist(cause), reported, "{cause:?}");
     }
     // A verb that is at it meanwhile.
     let store = store(&node);
     let keys: Vec<_> = store.read().unwrap().allocations.into_iter().map(|it| it.key).collect();
     let locks: Vec<_> = keys.iter().map(|key| store.try_attachment(key).unwrap().expect("it is not locked")).collect();
-    assert_eq!((locks.len(), resist(Cause::Timer)), (1, told.clone()));
+    assert_eq!((locks.len(), resist(Cause::Timer)), (1, reported.clone()));
     drop(locks);
-    assert_eq!(resist(Cause::Kernel), told);
+    assert_eq!(resist(Cause::Kernel), reported);
     for cause in [Cause::Retry, Cause::Kernel] {
         assert_eq!(of_pods_gone(node.pass(&mut reconciler.borrow_mut(), &world, cause)), [""; 0], "{cause:?}");
     }

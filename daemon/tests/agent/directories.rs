@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use vcn::CONFLIST_FILE;
 
-use crate::node::{Node, RARELY, wait_for};
+use crate::node::{Node, SLOW_RESYNC, wait_for};
 use crate::running::at_once;
 
 /// The agent ends because of what was done to a directory, and the next one has everything in place.
@@ -39,7 +39,7 @@ const VOLUMES: [(&str, &str); 4] =
 fn agent_ends_when_its_directory_was_replaced() {
     at_once(VOLUMES, |(directory, below)| {
         let node = node();
-        ends_and_the_next_heals(&node, directory, &[&RARELY[..], &NPN].concat(), || {
+        ends_and_the_next_heals(&node, directory, &[&SLOW_RESYNC[..], &NPN].concat(), || {
             // What the agent puts back meanwhile makes it fail.
             wait_for("its removal", || fs::remove_dir_all(node.path(below)).is_ok(), String::new);
             fs::create_dir(node.path(below)).unwrap();
@@ -66,7 +66,7 @@ fn agent_ends_when_its_directory_or_socket_was_moved_away() {
 #[test]
 fn agent_ends_when_its_state_directory_was_emptied() {
     let node = node();
-    ends_and_the_next_heals(&node, "/run/vcn-native/agent.lock", &[&RARELY[..], &NPN].concat(), || {
+    ends_and_the_next_heals(&node, "/run/vcn-native/agent.lock", &[&SLOW_RESYNC[..], &NPN].concat(), || {
         for entry in fs::read_dir(node.path("run")).unwrap() {
             let path = entry.unwrap().path();
             let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };

@@ -48,8 +48,8 @@ fn incomplete_entry_affects_neither_its_vnic_nor_other_vnics() {
     node.metadata.set_vnics(vec![primary(), without(dual_stack("pods", 33), "subnetCidrBlock"), vnic("late", 34)]);
     let served = || node.routes(Family::Ipv4, 1001).len() == 2;
     wait_for("the VNIC that came late", served, || agent.log());
-    let told = || node.get("/readyz").1.contains("IPv4: [1].subnetCidrBlock is missing; the rest of it is used");
-    wait_for("the report", told, || agent.log());
+    let is_reported = || node.get("/readyz").1.contains("IPv4: [1].subnetCidrBlock is missing; the rest of it is used");
+    wait_for("the report", is_reported, || agent.log());
     pod.wait_connected();
 
     node.metadata.set_vnics(vec![primary(), dual_stack("pods", 33), vnic("late", 34)]);

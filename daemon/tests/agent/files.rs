@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 use vcn::CONFLIST_FILE;
 
-use crate::node::{Agent, Node, OKE, RARELY, wait_for};
+use crate::node::{Agent, Node, OKE, SLOW_RESYNC, wait_for};
 use crate::running::{SECOND, in_time};
 
 /// So that only events can be the cause of what is seen within seconds.
 fn node_and_agent() -> (Node, Agent) {
-    Node::with_pods().with_agent(&RARELY)
+    Node::with_pods().with_agent(&SLOW_RESYNC)
 }
 
 /// What is done to a file of a node is undone in time: to each try its node, because who fights for long loses.
@@ -50,8 +50,8 @@ fn changed_binary_is_repaired_within_a_second() {
     healed("the binary that was emptied", binary, |path| fs::write(path, "").unwrap(), is_whole);
     let unusable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
     let (node, agent) = healed("the binary's mode", binary, unusable, is_whole);
-    let told = || agent.events("cni.installed").iter().any(|line| line["cause"] == "files");
-    wait_for("the report", told, || agent.log());
+    let is_reported = || agent.events("cni.installed").iter().any(|line| line["cause"] == "files");
+    wait_for("the report", is_reported, || agent.log());
     let counted = r#"oke_node_agent_reconcile_changes_total{noun="cni",cause="files"}"#;
     assert!(node.get("/metrics").1.contains(counted));
 }
@@ -122,15 +122,15 @@ fn unchanged_binaries_are_not_read_and_own_writes_ignored() {
     sandbox::write_program(&plugin, script.as_bytes()).unwrap();
     let agent = node.ready_agent(&["--resync-seconds", "0.2"]);
     node.wait_timer_passes(&agent, 3);
-    let asked = || fs::read_to_string(&runs).unwrap().lines().count();
-    let (before, files) = (asked(), node.passes("files"));
+    let run_count = || fs::read_to_string(&runs).unwrap().lines().count();
+    let (before, files) = (run_count(), node.passes("files"));
     node.wait_timer_passes(&agent, 10);
-    assert_eq!((asked(), node.passes("files")), (before, files), "{}", agent.log());
+    assert_eq!((run_count(), node.passes("files")), (before, files), "{}", agent.log());
     // Touched, and never half written: looked at again, once.
     fs::File::open(&plugin).unwrap().set_modified(SystemTime::now()).unwrap();
-    wait_for("another look", || asked() > before, || agent.log());
+    wait_for("another look", || run_count() > before, || agent.log());
     node.wait_timer_passes(&agent, 3);
-    let again = asked();
+    let again = run_count();
     node.wait_timer_passes(&agent, 5);
-    assert_eq!(asked(), again);
+    assert_eq!(run_count(), again);
 }

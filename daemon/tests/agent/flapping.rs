@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use netlink::LinkChange;
 use vcn::Mtu;
 
-use crate::node::{Agent, Node, RARELY, name, wait_for};
+use crate::node::{Agent, Node, SLOW_RESYNC, name, wait_for};
 use crate::running::at_once;
 
 /// Long enough to tell a rate.
@@ -32,9 +32,9 @@ impl Drop for SetAtEnd<'_> {
 
 /// Changes a link 25 times a second, for so long and until it was heard.
 fn flap(node: &Node, agent: &Agent, link: &str, heard: impl Fn(&Cost) -> bool) -> Cost {
-    let (asked, passed, begun) = (node.metadata.asked(), node.passes("kernel"), Instant::now());
+    let (requests, passed, begun) = (node.metadata.list_requests(), node.passes("kernel"), Instant::now());
     let cost = |flaps| {
-        let (questions, passes) = (node.metadata.asked() - asked, node.passes("kernel") - passed);
+        let (questions, passes) = (node.metadata.list_requests() - requests, node.passes("kernel") - passed);
         Cost { took: begun.elapsed(), flaps, questions, passes }
     };
     let over = AtomicBool::new(false);
@@ -71,7 +71,7 @@ fn flapping_link_causes_few_questions_and_reconciles() {
         let node = Node::with_pods();
         node.plug(link, 77);
         node.sh(before);
-        let agent = node.ready_agent(&RARELY);
+        let agent = node.ready_agent(&SLOW_RESYNC);
         let cost = flap(&node, &agent, link, |cost| if questions > 0.0 { cost.questions > 0 } else { cost.passes > 0 });
         // The agent raised a VNIC's link when it started: about that it asks some more.
         assert_at_most("questions", u32::try_from(cost.questions).unwrap(), questions, &cost);

@@ -64,26 +64,30 @@ fn new_addresses_are_announced_twice() {
         wait_for(what, all, || agent.log())
     };
     let mislead = || node.on_fabric(|socket| addresses.iter().for_each(|it| believe(socket, ip(it), OLD)));
-    let told = Cell::new((0, Instant::now()));
+    let announced = Cell::new((0, Instant::now()));
     let counted = || {
         let line = format!(
             "oke_node_agent_follow_up_addresses_total{{what=\"announce\",result=\"ok\"}} {}\n",
-            4 * told.get().0
+            4 * announced.get().0
         );
-        wait_for("the count", || told.get().0 == 0 || node.get("/metrics").1.contains(&line), || node.get("/metrics").1)
+        wait_for(
+            "the count",
+            || announced.get().0 == 0 || node.get("/metrics").1.contains(&line),
+            || node.get("/metrics").1,
+        )
     };
     in_time(SECOND, "the first announcement", || {
         counted();
         mislead();
-        told.set((told.get().0 + 1, Instant::now()));
+        announced.set((announced.get().0 + 1, Instant::now()));
         tell(&node, "ADD", &addresses);
         learnt("the first announcement");
         mislead();
-        told.get().1.elapsed()
+        announced.get().1.elapsed()
     });
     // The second comes a second after the first, and so it comes only now.
     learnt("the second announcement");
-    assert!(told.get().1.elapsed() >= SECOND, "{:?}", told.get().1.elapsed());
+    assert!(announced.get().1.elapsed() >= SECOND, "{:?}", announced.get().1.elapsed());
     counted();
     assert!(agent.events("follow_up.failed").is_empty(), "{}", agent.log());
 }

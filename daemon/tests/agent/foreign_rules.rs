@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::follow_up::dual_stack_node;
-use crate::node::{Agent, Node, RARELY, wait_for};
+use crate::node::{Agent, Node, SLOW_RESYNC, wait_for};
 use crate::pod::Pod;
 
 /// The conditions of these reasons, as `subject: message`.
@@ -25,7 +25,7 @@ fn wait_reported(node: &Node, agent: &Agent, what: &str, is_so: impl Fn(&[String
 /// Only events can be the cause of what is seen within seconds.
 #[test]
 fn foreign_rule_that_misleads_packets_is_named_until_it_goes() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
     pods.iter().for_each(Pod::wait_connected);
     node.sh(
@@ -121,7 +121,7 @@ fn foreign_rules_that_mislead_nothing_are_not_reported() {
 
 #[test]
 fn main_table_that_no_rule_leads_to_is_reported() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     node.sh("ip addr add 2603:c020:0:10::7/64 dev ens3 nodad");
     for (flag, family) in [("-4", "IPv4"), ("-6", "IPv6")] {
         node.sh(&format!("ip {flag} rule del pref 32766"));
@@ -137,7 +137,7 @@ fn main_table_that_no_rule_leads_to_is_reported() {
 /// The check takes long with so many rules, and postpones later ones.
 #[test]
 fn rule_that_goes_soon_after_a_check_is_not_reported_for_longer() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
     node.sh(

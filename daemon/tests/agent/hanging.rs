@@ -19,7 +19,7 @@ pub(crate) fn hangs(node: &Node) {
     sandbox::write_program(&node.path("bin/portmap"), script).unwrap();
 }
 
-fn asked(node: &Node) -> usize {
+fn request_count(node: &Node) -> usize {
     fs::read_to_string(node.path("run/asked")).map_or(0, |text| text.lines().count())
 }
 
@@ -33,8 +33,8 @@ fn hanging_plugin_delays_repair_only_until_its_deadline() {
     assert!(!conflist.contains("portmap"), "{conflist}");
     let whole = node.rules(Family::Ipv4);
     in_time(DEADLINE + SECOND, "repaired while a plugin hangs", || {
-        let before = asked(&node);
-        wait_for("it to be asked again", || asked(&node) > before, || agent.log());
+        let before = request_count(&node);
+        wait_for("it to be asked again", || request_count(&node) > before, || agent.log());
         node.sh("ip rule flush protocol 157");
         agent.timed(|| wait_for("the rules", || node.rules(Family::Ipv4) == whole, || agent.log()))
     });

@@ -100,9 +100,9 @@ fn dual_stack_node_uses_ipv4_on_a_kernel_without_ipv6() {
     assert!(first.usable && first.is_ready(), "{:#?}", first.conditions);
     // User-mode kernels have no nf_tables either.
     let has_nft = node.inside(|| Command::new("nft").args(["list", "tables"]).output().unwrap().status.success());
-    let told: Vec<Reason> = first.conditions.iter().map(|it| it.reason).collect();
+    let reported: Vec<Reason> = first.conditions.iter().map(|it| it.reason).collect();
     let lacks = if has_nft { &[][..] } else { &[Reason::KernelLacksNft] };
-    assert_eq!(told, lacks, "{:#?}", first.conditions);
+    assert_eq!(reported, lacks, "{:#?}", first.conditions);
     assert!(!has_nft || node.inside(nft_table).is_some());
     assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
     assert_eq!(node.pools()["vnics"].as_array().unwrap().len(), 1);

@@ -7,14 +7,14 @@ use vcn::{Family, MacAddr, Mtu};
 
 use crate::follow_up::{dual_stack_node, raise_neighbour};
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Agent, Node, RARELY, name, wait_for};
+use crate::node::{Agent, Node, SLOW_RESYNC, name, wait_for};
 use crate::pod::Pod;
 use crate::pods::left;
 use crate::running::{SECOND, at_once, in_time};
 
 /// So that only events can be the cause of what is seen within seconds.
 fn node_with_a_pod() -> (Node, Agent, Pod) {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
     (node, agent, pod)
@@ -170,8 +170,8 @@ fn first_list_without_the_primary_vnic_is_rejected() {
     let agent = node.agent(&[]);
     let reason =
         "not the one of this host's default route (02:00:17:00:00:0a): default via 10.0.10.1 dev ens3 metric 0";
-    let told = || node.get("/readyz").1.contains(reason);
-    wait_for("the reason", told, || format!("{:?}\n{}", node.get("/readyz"), agent.log()));
+    let is_reported = || node.get("/readyz").1.contains(reason);
+    wait_for("the reason", is_reported, || format!("{:?}\n{}", node.get("/readyz"), agent.log()));
     assert_eq!(node.on(|socket| socket.link(&name("ens5")).unwrap()), before);
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
     node.wait_ready(&agent);

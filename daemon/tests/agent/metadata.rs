@@ -33,7 +33,7 @@ struct State {
     fails_instance: bool,
     vnics: Vec<Value>,
     /// Questions for the list of VNICs so far.
-    asked: usize,
+    list_requests: usize,
 }
 
 impl Metadata {
@@ -41,8 +41,12 @@ impl Metadata {
     pub(crate) fn start(netns: &Netns) -> Self {
         let listener = netns.run(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
         let address = listener.local_addr().unwrap();
-        let state =
-            Arc::new(Mutex::new(State { fault: Fault::None, fails_instance: false, vnics: Vec::new(), asked: 0 }));
+        let state = Arc::new(Mutex::new(State {
+            fault: Fault::None,
+            fails_instance: false,
+            vnics: Vec::new(),
+            list_requests: 0,
+        }));
         let shared = state.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -64,8 +68,8 @@ impl Metadata {
     }
 
     /// How often the list of VNICs was asked for.
-    pub(crate) fn asked(&self) -> usize {
-        self.state.lock().unwrap().asked
+    pub(crate) fn list_requests(&self) -> usize {
+        self.state.lock().unwrap().list_requests
     }
 
     /// From now on every answer has this status.
@@ -118,7 +122,7 @@ fn answer(mut stream: TcpStream, shared: &Mutex<State>) -> std::io::Result<()> {
     }
     let state = {
         let mut state = shared.lock().unwrap();
-        state.asked += usize::from(request.contains("/vnics/"));
+        state.list_requests += usize::from(request.contains("/vnics/"));
         state.clone()
     };
     let is_bare_metal = state.vnics.iter().any(|vnic| vnic.get("nicIndex").is_some());

@@ -301,8 +301,8 @@ impl Node {
 
     /// So many answers of the metadata service, and passes of the timer, that the grace is over.
     pub(crate) fn wait_grace(&self, agent: &Agent) {
-        let (asked, passes) = (self.metadata.asked(), self.passes("timer"));
-        let is_over = || self.metadata.asked() >= asked + 4 && self.passes("timer") >= passes + 3;
+        let (requests, passes) = (self.metadata.list_requests(), self.passes("timer"));
+        let is_over = || self.metadata.list_requests() >= requests + 4 && self.passes("timer") >= passes + 3;
         wait_for("answers and passes", is_over, || agent.log());
     }
 
@@ -314,9 +314,9 @@ impl Node {
     }
 
     /// Waits until these conditions, and no others, are reported.
-    pub(crate) fn wait_conditions(&self, agent: &Agent, wanted: &[&str]) {
+    pub(crate) fn wait_conditions(&self, agent: &Agent, expected: &[&str]) {
         let seen = || format!("{:?}\n{}", self.get("/readyz"), agent.log());
-        wait_for(&format!("the conditions {wanted:?}"), || self.conditions() == wanted, seen);
+        wait_for(&format!("the conditions {expected:?}"), || self.conditions() == expected, seen);
     }
 
     pub(crate) fn wait_ready(&self, agent: impl Borrow<Agent>) {
@@ -424,4 +424,4 @@ pub(crate) fn native_pod_network(state: &str, vnics: &[(&str, u8)], dual: bool) 
 }
 
 /// Reconciles so rare that only an event can be the cause of what a test sees within seconds.
-pub(crate) const RARELY: [&str; 2] = ["--resync-seconds", "600"];
+pub(crate) const SLOW_RESYNC: [&str; 2] = ["--resync-seconds", "600"];

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::Fault;
-use crate::node::{Agent, Node, RARELY, wait_for};
+use crate::node::{Agent, Node, SLOW_RESYNC, wait_for};
 use crate::pod::Pod;
 use crate::running::{SECOND, in_time};
 
@@ -144,7 +144,7 @@ fn damaged_native_pod_network_removes_nothing_and_is_reported() {
 
 #[test]
 fn pools_stay_without_native_pod_network_and_follow_its_return() {
-    let (node, agent) = Node::with_pods().with_agent(&RARELY);
+    let (node, agent) = Node::with_pods().with_agent(&SLOW_RESYNC);
     let vnics = node.pools()["vnics"].clone();
     std::fs::remove_file(node.npn()).unwrap();
     node.wait_conditions(&agent, &["NativePodNetworkPending"]);

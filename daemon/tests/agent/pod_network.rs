@@ -7,7 +7,7 @@ use netlink::nft;
 use vcn::{CONFLIST_FILE, Family};
 
 use crate::metadata::vnic;
-use crate::node::{Node, OKE, RARELY, wait_for};
+use crate::node::{Node, OKE, SLOW_RESYNC, wait_for};
 use crate::pod::Pod;
 use crate::running::at_once;
 
@@ -222,7 +222,7 @@ fn configuration_without_an_interface_before_own_blocks() {
 #[test]
 fn invalid_file_in_the_folder_of_our_network_blocks_until_corrected() {
     let node = Node::with_pods();
-    let agent = node.ready_agent(&RARELY);
+    let agent = node.ready_agent(&SLOW_RESYNC);
     let (folder, plugin) = (node.path("net.d/vcn-native"), fs::read(node.path("source/vcn-native")).unwrap());
     sandbox::write_program(&node.path("bin/istio-cni"), &plugin).unwrap();
     fs::create_dir(&folder).unwrap();
@@ -290,7 +290,7 @@ fn slow_plugin_is_reported_and_chained_when_it_answers() {
     sandbox::write_program(&node.path("bin/portmap"), portmap.as_bytes()).unwrap();
     fs::create_dir_all(node.path("run")).unwrap();
     fs::write(node.path("run/busy"), "").unwrap();
-    let agent = node.ready_agent(&RARELY);
+    let agent = node.ready_agent(&SLOW_RESYNC);
     assert_eq!(node.conditions(), ["PluginUnanswered"]);
     let chained = || fs::read_to_string(node.path("net.d").join(CONFLIST_FILE)).unwrap().contains("portmap");
     assert!(!chained());

@@ -11,7 +11,7 @@ use vcn::{Family, HOST_LINK_PREFIX, MacAddr, PODS_TABLE, RulePriorities};
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Agent, Node, RARELY, wait_for};
+use crate::node::{Agent, Node, SLOW_RESYNC, wait_for};
 use crate::pod::{Pod, is_link};
 use crate::running::{SECOND, at_once, in_time};
 
@@ -53,7 +53,7 @@ fn drift_of_pods_is_repaired_within_a_second() {
         ("ip link set VETH down", "link set vcn"),
     ];
     at_once(drifts, |(what, said)| {
-        let (node, agent) = dual_stack_node().with_agent(&RARELY);
+        let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
         let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
         let whole = left(&node);
         pods.iter().for_each(Pod::wait_connected);
@@ -93,7 +93,7 @@ fn wait_rest(node: &Node, agent: &Agent) {
 /// Signs that come together with what every pass is due for are looked into as well, and do not hide the next ones.
 #[test]
 fn drift_is_seen_although_it_was_undone_once_before() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
     pod.wait_connected();
@@ -116,24 +116,24 @@ fn drift_is_seen_although_it_was_undone_once_before() {
 
 #[test]
 fn drift_during_agent_downtime_is_planned_and_repaired_at_start() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
     agent.stop();
     node.sh(FLUSH_RULES);
-    let settings = node.settings(&RARELY);
+    let settings = node.settings(&SLOW_RESYNC);
     let facts = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
     let plan = node.pass(&mut node.reconciler(&settings), &facts, Cause::Preview);
     let planned = "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)";
     assert!(plan.changes.iter().any(|change| change.text == planned), "{:#?}", plan.changes);
-    let agent = node.ready_agent(&RARELY);
+    let agent = node.ready_agent(&SLOW_RESYNC);
     wait_for("the repair", || left(&node) == whole, || agent.log());
     pod.wait_connected();
 }
 
 #[test]
 fn unfinished_add_is_not_repaired() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     let (pod, other) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
     let whole = left(&node);
     pod.reopen(&node);
@@ -151,7 +151,7 @@ fn unfinished_add_is_not_repaired() {
 
 #[test]
 fn pods_that_come_and_go_cause_no_reconcile() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     // Events come in their order: with this repair all that the start made have been heard.
     node.delete_rule(Family::Ipv4, 1537);
     agent.wait_said("host.repaired", "rule add pref 1537");

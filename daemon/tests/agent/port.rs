@@ -5,19 +5,19 @@ use std::net::{TcpListener, TcpStream};
 
 use vcn::{CONFLIST_FILE, Family};
 
-use crate::node::{Node, RARELY, wait_for};
+use crate::node::{Node, SLOW_RESYNC, wait_for};
 
 #[test]
 fn taken_port_is_reported_and_bound_when_free() {
     let node = Node::with_pods();
     let taken = node.inside(|| TcpListener::bind("127.0.0.1:9808").unwrap());
-    let agent = node.agent(&RARELY);
+    let agent = node.agent(&SLOW_RESYNC);
     let conflist = node.path("net.d").join(CONFLIST_FILE);
     wait_for("the configuration", || conflist.exists(), || agent.log());
     let whole = node.rules(Family::Ipv4);
     assert!(!whole.is_empty());
-    let told = || agent.events("condition.raised").iter().any(|line| line["reason"] == "PortUnavailable");
-    wait_for("the report", told, || agent.log());
+    let is_reported = || agent.events("condition.raised").iter().any(|line| line["reason"] == "PortUnavailable");
+    wait_for("the report", is_reported, || agent.log());
     let (_, said) = node.run(&["status"]);
     assert!(said.contains("PortUnavailable") && said.contains("listening on 127.0.0.1:9808: "), "{said}");
     let (ready, said) = node.run(&["why-not-ready"]);

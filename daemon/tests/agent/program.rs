@@ -10,7 +10,7 @@ use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Node, RARELY, wait_for};
+use crate::node::{Node, SLOW_RESYNC, wait_for};
 use crate::pod::Pod;
 use crate::running::{SECOND, in_time};
 
@@ -21,7 +21,7 @@ fn counted(node: &Node, labels: &str) -> u32 {
 
 #[test]
 fn drift_is_repaired_within_a_second() {
-    let (node, agent) = Node::with_pods().with_agent(&RARELY);
+    let (node, agent) = Node::with_pods().with_agent(&SLOW_RESYNC);
     let rules = node.rules(Family::Ipv4);
     let repaired = |what: &str, broken: &dyn Fn(&Node), whole: &dyn Fn() -> bool| {
         in_time(SECOND, what, || {
@@ -56,7 +56,7 @@ fn drift_is_repaired_within_a_second() {
 
 #[test]
 fn changed_kernel_settings_are_repaired_within_a_second() {
-    let (node, agent) = dual_stack_node().with_agent(&RARELY);
+    let (node, agent) = dual_stack_node().with_agent(&SLOW_RESYNC);
     for (setting, wrong) in [
         ("net/ipv4/ip_forward", "0"),
         ("net/ipv4/conf/ens3/rp_filter", "1"),
@@ -106,15 +106,15 @@ fn missing_change_events_are_reported_once() {
     wait_for("the report", || !raised().is_empty(), || agent.log());
     let tries = node.passes("retry");
     wait_for("further tries", || node.passes("retry") >= tries + 3, || agent.log());
-    let [told] = &raised()[..] else { panic!("{}", agent.log()) };
-    assert_eq!((&told["subject"], &told["blocking"]), (&"nft".into(), &false.into()), "{told}");
-    assert!(told["message"].as_str().unwrap().contains("Operation not permitted"), "{told}");
+    let [condition] = &raised()[..] else { panic!("{}", agent.log()) };
+    assert_eq!((&condition["subject"], &condition["blocking"]), (&"nft".into(), &false.into()), "{condition}");
+    assert!(condition["message"].as_str().unwrap().contains("Operation not permitted"), "{condition}");
 }
 
 /// A script that runs on a timer, say.
 #[test]
 fn reverted_repairs_are_reported_once_and_continue() {
-    let (node, agent) = Node::with_pods().with_agent(&RARELY);
+    let (node, agent) = Node::with_pods().with_agent(&SLOW_RESYNC);
     let whole = node.rules(Family::Ipv4);
     let before = counted(&node, r#"noun="rule","#);
     for round in 0..20 {
@@ -140,7 +140,7 @@ fn hot_plugged_vnic_is_configured_when_its_link_appears() {
     let node = Node::with_pods();
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("late", 34)]);
     node.publish("SUCCESS", &[("pods", 33), ("late", 34)]);
-    let agent = node.ready_agent(&RARELY);
+    let agent = node.ready_agent(&SLOW_RESYNC);
     assert_eq!(node.conditions(), ["LinkMissing"]);
     let pools = || node.pools()["vnics"].as_array().unwrap().len();
     assert_eq!(pools(), 1);
@@ -166,7 +166,7 @@ fn failing_vnic_is_retried_with_backoff_only() {
     let mut broken = vnic("broken", 34);
     broken["virtualRouterIp"] = "224.0.0.1".into();
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), broken]);
-    let agent = node.ready_agent(&RARELY);
+    let agent = node.ready_agent(&SLOW_RESYNC);
     assert_eq!(node.conditions(), ["HostNetworkFailed"]);
     let passes = |cause: &str| node.passes(cause);
     wait_for("two retries", || passes("retry") >= 2, || agent.log());

@@ -12,12 +12,12 @@ use crate::pod::Pod;
 
 /// The address that the host asks the metadata service from: the service's own where the host took it for its own.
 fn asks_metadata_from(node: &Node) -> IpAddr {
-    let asked = node.inside(|| {
+    let local_address = node.inside(|| {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect((vcn::METADATA_ADDRESS, 80))?;
         socket.local_addr()
     });
-    asked.unwrap().ip()
+    local_address.unwrap().ip()
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
     offered.push(json!({"v4": "10.0.10.7"}));
     node.publish_document(&npn);
     let refused = || node.conditions().iter().filter(|reason| *reason == "AddressRefused").count() == 2;
-    let told = || refused() && node.get("/readyz").1.contains("169.254.169.254 (metadata service: link-local)");
-    wait_for("the addresses to be refused", told, || format!("{}\n{}", node.get("/readyz").1, agent.log()));
+    let is_reported = || refused() && node.get("/readyz").1.contains("169.254.169.254 (metadata service: link-local)");
+    wait_for("the addresses to be refused", is_reported, || format!("{}\n{}", node.get("/readyz").1, agent.log()));
     // Three passes are beyond the grace.
     node.wait_timer_passes(&agent, 3);
     assert_eq!(node.get("/readyz").0, 200, "all others are served");
@@ -107,8 +107,8 @@ fn node_with_vnics_for_application_resources_only_is_reported() {
     npn["status"]["vnics"][0]["nicConfiguration"] = json!({"applicationResources": ["storage\u{1b}[31m"]});
     node.publish_document(&npn);
     let agent = node.agent(&[]);
-    let told = || node.conditions() == ["ApplicationResourcesOnly"];
-    wait_for("the condition", told, || format!("{:?}\n{}", node.conditions(), agent.log()));
+    let is_reported = || node.conditions() == ["ApplicationResourcesOnly"];
+    wait_for("the condition", is_reported, || format!("{:?}\n{}", node.conditions(), agent.log()));
     let (ready, why) = node.run(&["why-not-ready"]);
     assert!(!ready && why.contains("Next: Add a VNIC without applicationResources"), "{why}");
     let (_, said) = node.run(&["status"]);

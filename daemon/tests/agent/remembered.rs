@@ -92,11 +92,11 @@ fn unwritable_copy_is_reported_once_and_written_when_possible() {
     let copy = node.path("lib/vnics-seen.json");
     std::fs::create_dir(&copy).unwrap();
     let agent = node.ready_agent(&[]);
-    let told = || node.get("/readyz").1.contains("writing /var/lib/vcn-native/vnics-seen.json: ");
-    wait_for("the report", told, || agent.log());
+    let is_reported = || node.get("/readyz").1.contains("writing /var/lib/vcn-native/vnics-seen.json: ");
+    wait_for("the report", is_reported, || agent.log());
     assert_eq!(node.conditions(), ["StateFailed"]);
-    let asked = node.metadata.asked();
-    wait_for("several more answers", || node.metadata.asked() >= asked + 4, || agent.log());
+    let requests = node.metadata.list_requests();
+    wait_for("several more answers", || node.metadata.list_requests() >= requests + 4, || agent.log());
     std::fs::remove_dir(&copy).unwrap();
     wait_for("the copy", || copy.is_file() && node.conditions().is_empty(), || agent.log());
     let raised = agent.events("condition.raised");

@@ -296,10 +296,10 @@ fn report_mode_changes_nothing_and_off_does_not_look() {
         let scene = Scene::with_options(&[vnic("storage", 33)], &["--pod-network", "none", "--host-networking", mode]);
         let before = scene.node.on(|socket| (socket.links().unwrap(), socket.rules(Family::Ipv4).unwrap()));
         let pass = scene.reconcile(Cause::Start);
-        let mut told: Vec<Reason> = pass.conditions.iter().map(|it| it.reason).collect();
-        told.retain(|reason| *reason == Reason::HostNetworkDrifted);
-        told.dedup();
-        assert_eq!(told, reasons, "{mode}: {:#?}", pass.conditions);
+        let mut reported: Vec<Reason> = pass.conditions.iter().map(|it| it.reason).collect();
+        reported.retain(|reason| *reason == Reason::HostNetworkDrifted);
+        reported.dedup();
+        assert_eq!(reported, reasons, "{mode}: {:#?}", pass.conditions);
         assert_eq!(
             scene.node.on(|socket| (socket.links().unwrap(), socket.rules(Family::Ipv4).unwrap())),
             before,

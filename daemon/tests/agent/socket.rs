@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::node::Node;
 
 /// The answer to another user than root. A user namespace without another user skips it.
-fn asked_by_nobody(node: &Node) -> (Option<i32>, String) {
+fn answer_to_another_user(node: &Node) -> (Option<i32>, String) {
     // A copy that every user may run: other users cannot read the build directory.
     let program = node.path("agent-for-all");
     sandbox::copy_program(Path::new(env!("CARGO_BIN_EXE_oke-node-agent")), &program).unwrap();
@@ -28,11 +28,11 @@ fn open(node: &Node, below: &str, mode: u32) {
 fn other_users_get_no_answer_even_with_socket_access() {
     let (node, _agent) = Node::with_pods().with_agent(&[]);
     open(&node, "", 0o755);
-    let (status, said) = asked_by_nobody(&node);
+    let (status, said) = answer_to_another_user(&node);
     assert!(status == Some(1) && said.contains("it answers root only; run this as root"), "{status:?}: {said}");
     open(&node, "run", 0o755);
     open(&node, "run/agent.sock", 0o666);
-    let (status, said) = asked_by_nobody(&node);
+    let (status, said) = answer_to_another_user(&node);
     assert!(status == Some(1) && said.contains("status 404"), "{status:?}: {said}");
     assert_eq!(node.output(&["status"]).status.code(), Some(0));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::node::{Node, RARELY, wait_for};
+use crate::node::{Node, SLOW_RESYNC, wait_for};
 
 /// Prints the words and exits with 0.
 fn says(node: &Node, subcommand: &[&str], words: &[&str]) {
@@ -48,7 +48,7 @@ fn missing_agent_is_an_error_with_exit_status_3() {
 
 #[test]
 fn plan_shows_drift_without_events() {
-    let (node, _agent) = Node::with_pods().with_agent(&RARELY);
+    let (node, _agent) = Node::with_pods().with_agent(&SLOW_RESYNC);
     // No event tells of a setting.
     let set = || std::fs::write("/proc/sys/net/ipv4/neigh/ens5/proxy_delay", "80").unwrap();
     // As often as the passes that follow the start repair it.

@@ -8,7 +8,7 @@ use vcn::Family;
 
 use crate::follow_up::dual_stack_node;
 use crate::metadata::vnic;
-use crate::node::{Node, RARELY, wait_for};
+use crate::node::{Node, SLOW_RESYNC, wait_for};
 
 /// Our settings of VNIC links, and what the kernel derives from an MTU.
 const OURS: [&str; 9] = [
@@ -142,7 +142,7 @@ fn foreign_default_route_in_pod_table_does_not_affect_host() {
     let way_out = || node.sh("ip route get 8.8.8.8");
     let before = way_out();
     assert!(before.contains("dev ens3"), "{before}");
-    let agent = node.ready_agent(&RARELY);
+    let agent = node.ready_agent(&SLOW_RESYNC);
     assert_eq!((node.conditions(), way_out()), (vec!["PodTableShared".to_owned()], before.clone()));
     let said = node.get("/readyz").1;
     assert!(said.contains("default table 999 dev tun0 proto 4"), "{said}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use telemetry::{Delivery, Sink};
 
 use crate::metadata::vnic;
-use crate::node::{Node, RARELY, name, wait_for};
+use crate::node::{Node, SLOW_RESYNC, name, wait_for};
 use crate::pod::{published, reserve, store};
 use crate::records::record;
 
@@ -24,12 +24,12 @@ fn reasons(list: &Value) -> Vec<String> {
 /// Nothing but the plugins' records says that addresses were taken and freed.
 #[test]
 fn full_node_blocks_pods_and_leaves_the_agent_ready() {
-    let (node, agent) = Node::with_pods().with_agent(&RARELY);
-    let told = |verb| assert_eq!(Sink::new(node.path("run")).send(&record(verb, "a")), Delivery::Agent);
+    let (node, agent) = Node::with_pods().with_agent(&SLOW_RESYNC);
+    let send = |verb| assert_eq!(Sink::new(node.path("run")).send(&record(verb, "a")), Delivery::Agent);
     let (key, pools) = (|pod: usize| format!("vcn-native/pod{pod}/eth0"), published(&node));
     let reserve = |pod| {
         reserve(&node, &pools, &key(pod), name("vcn0"));
-        told("ADD");
+        send("ADD");
     };
     (0..15).for_each(&reserve);
     assert_eq!(why(&node).0, 0, "one is free");
@@ -49,7 +49,7 @@ fn full_node_blocks_pods_and_leaves_the_agent_ready() {
         // The address cools down, and is given out before ADD fails.
         let now = BootTime::now().unwrap();
         store(&node).update(|held| Ok::<_, ipam::Error>(held.release(&key(15).parse().unwrap(), now))).unwrap();
-        told("DEL");
+        send("DEL");
         node.wait_conditions(&agent, &[]);
     }
     let of_it = |event| agent.events(event).iter().filter(|it| it["reason"] == "AddressesExhausted").count();

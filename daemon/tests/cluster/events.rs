@@ -87,8 +87,8 @@ impl Scene {
         self.events().into_iter().map(line).collect()
     }
 
-    pub(crate) fn wait_reported(&self, agent: &Agent, wanted: &[&str]) {
-        wait_for("the events", || self.reported() == wanted, || format!("{:?}\n{}", self.reported(), agent.log()));
+    pub(crate) fn wait_reported(&self, agent: &Agent, expected: &[&str]) {
+        wait_for("the events", || self.reported() == expected, || format!("{:?}\n{}", self.reported(), agent.log()));
     }
 
     /// Twice the time after which an Event is due at the latest: two reconciles of a second each, twice.

@@ -24,10 +24,11 @@ impl Cluster {
     pub(crate) fn wait_may(&self, right: Right<'_>, may: bool) {
         let (verb, group, resource, name, namespace) = right;
         let token = std::fs::read_to_string(self.node.path("secrets/token")).unwrap();
-        let asked = json!({ "verb": verb, "group": group, "resource": resource, "name": name, "namespace": namespace });
-        let review = json!({ "spec": { "resourceAttributes": asked } });
+        let attributes =
+            json!({ "verb": verb, "group": group, "resource": resource, "name": name, "namespace": namespace });
+        let review = json!({ "spec": { "resourceAttributes": attributes } });
         let review: SelfSubjectAccessReview = serde_json::from_value(review).unwrap();
-        self.wait_until(&format!("whether it may {asked} is {may}"), async |server| {
+        self.wait_until(&format!("whether it may {attributes} is {may}"), async |server| {
             let reviews = Api::all(server.client(&Identity::of_token(token.as_str())).unwrap());
             let answer: SelfSubjectAccessReview = reviews.create(&PostParams::default(), &review).await.unwrap();
             answer.status.unwrap().allowed == may

@@ -162,8 +162,8 @@ fn deleted_daemonset_restores_the_node() {
         assert_ne!(working, after, "there is something to take away");
         same(&after, &scene.before, &agent);
         assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
-        let [told] = &agent.events("agent.uninstalled")[..] else { panic!("{}", agent.log()) };
-        assert_eq!(told["status"], "removed", "{}", agent.log());
+        let [event] = &agent.events("agent.uninstalled")[..] else { panic!("{}", agent.log()) };
+        assert_eq!(event["status"], "removed", "{}", agent.log());
     }
 }
 
@@ -277,11 +277,11 @@ fn busy_agent_uninstalls_nothing() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
     let files = ["bin/asked", "bin/never", "bin/portmap"].map(|file| node.path(file));
-    let [asked, never, portmap] = &files;
-    mkfifo(asked, Mode::S_IRWXU).unwrap();
+    let [calls_fifo, never, portmap] = &files;
+    mkfifo(calls_fifo, Mode::S_IRWXU).unwrap();
     mkfifo(never, Mode::S_IRWXU).unwrap();
     // Open for both, so that the plugin's write waits for no reader.
-    let calls = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(asked).unwrap();
+    let calls = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(calls_fifo).unwrap();
     let called = || (&calls).read(&mut [0; 64]).is_ok();
     let script = "#!/bin/sh\necho >${0%/*}/asked\nread line <${0%/*}/never\n";
     sandbox::write_program(portmap, script.as_bytes()).unwrap();
@@ -388,8 +388,8 @@ fn foreign_file_is_left_for_the_uninstaller_to_restore() {
     scene.cluster.delete(OWN);
     scene.stop(&mut agent);
     assert_eq!(agent.events("agent.uninstalled"), [] as [Value; 0]);
-    let told = agent.events("agent.uninstall_incomplete");
-    assert_eq!(told.iter().map(|told| &told["status"]).collect::<Vec<_>>(), [&json!("failed")], "{}", agent.log());
+    let events = agent.events("agent.uninstall_incomplete");
+    assert_eq!(events.iter().map(|event| &event["status"]).collect::<Vec<_>>(), [&json!("failed")], "{}", agent.log());
     let failed = agent.events("agent.uninstall_failed");
     let [failed] = &failed[..] else { panic!("{}", agent.log()) };
     assert!(failed["why"].as_str().unwrap().contains("setting its owner failed"), "{failed}");

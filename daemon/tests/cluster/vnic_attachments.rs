@@ -70,10 +70,10 @@ impl Scene {
     /// With the reason why it is not configured, if it is not.
     fn wait_report_of(&self, agent: &Agent, reason: &str, in_use: u32, generation: i64) {
         let (configured, reason) = (reason.is_empty(), reason.to_owned());
-        let wanted = NodeReport { configured, reason, in_use, generation: Some(generation) };
+        let expected = NodeReport { configured, reason, in_use, generation: Some(generation) };
         wait_for(
             "the report",
-            || self.report() == Some(wanted.clone()),
+            || self.report() == Some(expected.clone()),
             || format!("{:?}\n{}", self.report(), agent.log()),
         );
     }

@@ -129,14 +129,14 @@ impl Lab {
                 break;
             }
             let answers: Vec<_> = thread::scope(|scope| {
-                let asked = round.iter().map(|ask| {
+                let threads = round.iter().map(|ask| {
                     scope.spawn(|| {
                         thread::sleep(Duration::from_millis(ask.after_ms.into()));
                         self.ask(&ask.node, &ask.request)
                     })
                 });
-                let asked: Vec<_> = asked.collect();
-                asked.into_iter().map(|thread| thread.join().unwrap()).collect()
+                let threads: Vec<_> = threads.collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
             for (ask, answer) in round.iter().zip(answers) {
                 investigation.answer(ask.role, Some(answer.unwrap()));

@@ -46,15 +46,15 @@ fn agent_refuses_what_exceeds_its_bounds_and_forbidden_addresses() {
 #[test]
 fn name_that_resolves_to_a_forbidden_address_is_refused() {
     let lab = Lab::new();
-    let asked = |kind, name: &str| {
+    let answer_of = |kind, name: &str| {
         let mut send = lab.case(kind, PORT).send;
         send.source = Some(lab.address("front-1"));
         send.target = ProbeTarget::Host(format!("{name}.sandbox.internal"));
         lab.ask("front-1", &ProbeRequest::new(Task::Send(send)))
     };
-    assert_eq!(asked(ProbeKind::Tcp, "back-1").unwrap().target, Some(lab.address("back-1")));
+    assert_eq!(answer_of(ProbeKind::Tcp, "back-1").unwrap().target, Some(lab.address("back-1")));
     for kind in [ProbeKind::Tcp, ProbeKind::Http, ProbeKind::Https] {
-        let refused = asked(kind, "metadata");
+        let refused = answer_of(kind, "metadata");
         assert!(matches!(refused, Err(TaskError::Refused(ProbeError::Forbidden(_)))), "{kind:?}: {refused:?}");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn same_contents(one: File, other: File) -> io::Result<bool> {
 const EDGE: u64 = 64;
 
 /// Longer than any configuration, in bytes.
-pub(crate) const LONGEST_CONFIGURATION: u64 = 1 << 20;
+pub(crate) const MAX_CONFIGURATION: u64 = 1 << 20;
 
 /// Whether what has the name of one of our files is damaged, as after a power cut: a configuration that is no JSON object, or a
 /// binary that is empty, cut short or ends in NULs. It was one of our files, because no other program can use it.
@@ -56,7 +56,7 @@ pub(crate) fn is_damaged(file: File, name: &str) -> io::Result<bool> {
         return has_lost_its_end(file);
     }
     let mut text = Vec::new();
-    file.take(LONGEST_CONFIGURATION).read_to_end(&mut text)?;
+    file.take(MAX_CONFIGURATION).read_to_end(&mut text)?;
     Ok(serde_json::from_str::<Map<String, Value>>(&String::from_utf8_lossy(&text)).is_err())
 }
 

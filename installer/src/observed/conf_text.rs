@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::libc;
 use serde_json::Value;
 
-use crate::files::{LONGEST_CONFIGURATION, irregular};
+use crate::files::{MAX_CONFIGURATION, irregular};
 use crate::libcni::{PLUGINS, kind};
 
 /// Some programs write a configuration in place. A half-written one is read again before it is called damaged: to repair it
@@ -124,9 +124,9 @@ fn read_file(path: &Path) -> io::Result<ConfText> {
         return Err(io::Error::other(irregular(path)));
     }
     let mut contents = Vec::new();
-    file.take(LONGEST_CONFIGURATION + 1).read_to_end(&mut contents)?;
-    if contents.len() as u64 > LONGEST_CONFIGURATION {
-        return Err(io::Error::other(format!("it is longer than {LONGEST_CONFIGURATION} bytes; move it away")));
+    file.take(MAX_CONFIGURATION + 1).read_to_end(&mut contents)?;
+    if contents.len() as u64 > MAX_CONFIGURATION {
+        return Err(io::Error::other(format!("it is longer than {MAX_CONFIGURATION} bytes; move it away")));
     }
     Ok(ConfText::new(contents, metadata.permissions().mode() & 0o7777))
 }

@@ -11,16 +11,16 @@ use vcn::{Family, INTERFACES_ANNOTATION, IfName, excerpt, printable};
 use crate::Conf;
 
 /// More than an instance has VNICs, by far.
-const MOST: usize = 32;
+const MAX_ENTRIES: usize = 32;
 
 /// Far more than as many entries need, in bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// Of what is quoted, in characters.
 const QUOTED: usize = 64;
 
 /// The longest name of a VNIC: a label of Kubernetes (RFC 1123).
-const LONGEST_NAME: usize = 63;
+const MAX_NAME: usize = 63;
 
 /// A pod's request for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,13 +101,13 @@ fn of_delegate(
 
 /// The interfaces of an annotation: `storage@net1,db`, or a JSON list. `own` is the pod's own interface.
 fn listed(text: &str, own: &IfName) -> Result<Vec<InterfaceRequest>, String> {
-    if text.len() > LONGEST {
-        return Err(format!("it has {} bytes, and {LONGEST} are allowed", text.len()));
+    if text.len() > MAX_BYTES {
+        return Err(format!("it has {} bytes, and {MAX_BYTES} are allowed", text.len()));
     }
     let text = text.trim();
     let entries = if text.starts_with('[') { of_json(text)? } else { of_list(text) };
-    if entries.len() > MOST {
-        return Err(format!("it asks for {} interfaces, and {MOST} are allowed", entries.len()));
+    if entries.len() > MAX_ENTRIES {
+        return Err(format!("it asks for {} interfaces, and {MAX_ENTRIES} are allowed", entries.len()));
     }
     let mut requested: Vec<InterfaceRequest> = Vec::with_capacity(entries.len());
     for (index, entry) in entries.into_iter().enumerate() {
@@ -134,8 +134,8 @@ fn listed(text: &str, own: &IfName) -> Result<Vec<InterfaceRequest>, String> {
 fn of_json(text: &str) -> Result<Vec<Entry>, String> {
     let items: Vec<Value> =
         serde_json::from_str(text).map_err(|error| quoted(&format!("it is no JSON list: {error}")))?;
-    if items.len() > MOST {
-        return Err(format!("it asks for {} interfaces, and {MOST} are allowed", items.len()));
+    if items.len() > MAX_ENTRIES {
+        return Err(format!("it asks for {} interfaces, and {MAX_ENTRIES} are allowed", items.len()));
     }
     let entry = |(index, item)| {
         serde_json::from_value(item).map_err(|error| format!("[{index}]: {}", quoted(&error.to_string())))
@@ -161,7 +161,7 @@ fn checked(entry: Entry) -> Result<InterfaceRequest, String> {
         }
     });
     let alphanumeric = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let is_name = vnic.len() <= LONGEST_NAME
+    let is_name = vnic.len() <= MAX_NAME
         && alphanumeric(vnic.bytes().next())
         && alphanumeric(vnic.bytes().last())
         && vnic.bytes().all(|byte| alphanumeric(Some(byte)) || byte == b'-');

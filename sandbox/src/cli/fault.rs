@@ -21,7 +21,7 @@ use crate::cli::args::{Fault, FaultOptions};
 /// The socket in the cluster's folder. Its path may be longer than a socket's address, so both sides use it from the folder.
 const SOCKET: &str = "faults.sock";
 /// The longest request, in bytes.
-const LONGEST: u64 = 4096;
+const MAX_REQUEST_BYTES: u64 = 4096;
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Runs the subcommand.
@@ -71,7 +71,7 @@ impl Faults {
     fn answer(&mut self, mut stream: &UnixStream) -> Result<()> {
         stream.set_read_timeout(Some(DEADLINE))?;
         let mut line = String::new();
-        BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
+        BufReader::new(stream.take(MAX_REQUEST_BYTES)).read_line(&mut line)?;
         let outcome = serde_json::from_str(&line).context("read the fault").and_then(|fault| self.inject(fault));
         // One line, whatever the error says.
         let error = outcome.err().map(|error| format!("{error:#}").replace('\n', " ")).unwrap_or_default();

@@ -10,11 +10,11 @@ use super::port::Port;
 /// How long an answer counts. Short, so that a test finds a node that stops answering.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// The time between two requests.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(500);
 /// Questions before giving up.
-const MOST_ASKS: u32 = 4;
+const MAX_REQUESTS: u32 = 4;
 /// Frames that wait for one answer.
-const MOST_WAITING: usize = 32;
+const MAX_WAITING: usize = 32;
 
 /// One address at one port.
 pub(super) type Key = (Port, IpAddr);
@@ -56,13 +56,13 @@ impl Neighbours {
     pub(super) fn offer(&mut self, now: Duration, key: Key, frame: Vec<u8>) -> Lookup {
         match self.0.get_mut(&key) {
             Some(Entry::Known { until }) if *until > now => Lookup::Known(frame),
-            Some(Entry::Pending { waiting, .. }) if waiting.len() >= MOST_WAITING => Lookup::Full,
+            Some(Entry::Pending { waiting, .. }) if waiting.len() >= MAX_WAITING => Lookup::Full,
             Some(Entry::Pending { waiting, .. }) => {
                 waiting.push(frame);
                 Lookup::Waiting
             }
             Some(Entry::Known { .. }) | None => {
-                self.0.insert(key, Entry::Pending { asks: 1, next: now + ASK_AGAIN, waiting: vec![frame] });
+                self.0.insert(key, Entry::Pending { asks: 1, next: now + REQUEST_INTERVAL, waiting: vec![frame] });
                 Lookup::Ask
             }
         }
@@ -82,13 +82,13 @@ impl Neighbours {
         self.0.retain(|key, entry| match entry {
             Entry::Known { until } => *until > now,
             Entry::Pending { next, .. } if *next > now => true,
-            Entry::Pending { asks, waiting, .. } if *asks >= MOST_ASKS => {
+            Entry::Pending { asks, waiting, .. } if *asks >= MAX_REQUESTS => {
                 due.push(NeighbourTimer::GiveUp(*key, waiting.len()));
                 false
             }
             Entry::Pending { asks, next, .. } => {
                 *asks += 1;
-                *next = now + ASK_AGAIN;
+                *next = now + REQUEST_INTERVAL;
                 due.push(NeighbourTimer::Ask(*key));
                 true
             }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn the_queue_is_bounded() {
         let mut table = Neighbours::default();
-        for _ in 0..MOST_WAITING {
+        for _ in 0..MAX_WAITING {
             assert!(matches!(table.offer(Duration::ZERO, KEY, vec![]), Lookup::Ask | Lookup::Waiting));
         }
         assert_eq!(table.offer(Duration::ZERO, KEY, vec![]), Lookup::Full);

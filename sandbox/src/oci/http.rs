@@ -39,7 +39,7 @@ pub(super) fn new_key() -> Result<String> {
 }
 
 /// The longest request body, in bytes.
-const LONGEST_BODY: usize = 1 << 20;
+const MAX_BODY: usize = 1 << 20;
 
 /// The running server.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ async fn respond(
     handle: Handle,
 ) -> io::Result<HttpResponse<Full<Bytes>>> {
     let (parts, body) = request.into_parts();
-    let body = Limited::new(body, LONGEST_BODY).collect().await.map_err(io::Error::other)?.to_bytes().to_vec();
+    let body = Limited::new(body, MAX_BODY).collect().await.map_err(io::Error::other)?.to_bytes().to_vec();
     let request = Request::new(parts, body);
     let HandledRequest { response, delay, later } = handle(access, &request);
     if let Some((wait, task)) = later {

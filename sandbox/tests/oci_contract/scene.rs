@@ -13,7 +13,7 @@ use crate::our_client::OurClient;
 use crate::sdk_client::{Sdk, SdkClient};
 
 /// Long enough for a busy machine.
-const SOON: Duration = Duration::from_secs(90);
+const CONDITION_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A VCN of one node and an API whose pages hold two entries.
 pub(crate) struct Scene {
@@ -112,13 +112,13 @@ pub(crate) fn by_each_in(scene: impl Fn() -> Scene, case: impl Fn(&Scene, &mut d
 /// Asks until an attachment is in a state.
 #[track_caller]
 pub(crate) fn wait_for_state(client: &mut dyn Client, attachment: &str, state: &str) -> Reply {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + CONDITION_TIMEOUT;
     loop {
         let reply = client.call("getVnicAttachment", json!({ "id": attachment })).expect("the attachment");
         if reply.value["lifecycleState"] == state {
             return reply;
         }
-        assert!(Instant::now() < deadline, "not {state} within {SOON:?}: {}", reply.value);
+        assert!(Instant::now() < deadline, "not {state} within {CONDITION_TIMEOUT:?}: {}", reply.value);
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -126,9 +126,9 @@ pub(crate) fn wait_for_state(client: &mut dyn Client, attachment: &str, state: &
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + CONDITION_TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {CONDITION_TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -11,7 +11,7 @@ use sandbox::{DropReason, NodeSpec, SubnetSpec, Vcn, Vnic, VnicSpec};
 use vcn::{Family, IfName, Mtu, Priority, TableId};
 
 /// Long enough for a busy machine, short enough for a test.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const CONDITION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long silence must last to count as such.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
@@ -110,9 +110,9 @@ pub(crate) fn configure(netns: &Netns, vnic: &Vnic, link: &IfName, table: TableI
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + CONDITION_TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {CONDITION_TIMEOUT:?}: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) fn wait_for_drop(vcn: &Vcn, at: &str, reason: &DropReason) -> u64 {
     let frames =
         || vcn.drops().into_iter().find(|drop| drop.at == at && drop.reason == *reason).map_or(0, |drop| drop.frames);
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + CONDITION_TIMEOUT;
     while frames() == 0 {
         assert!(Instant::now() < deadline, "{at}: {reason} not among {:?}", vcn.drops());
         std::thread::sleep(Duration::from_millis(10));

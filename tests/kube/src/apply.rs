@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow};
 const MANAGER: &str = "kube-harness";
 /// A definition is served a moment after it was made.
 const SERVED_WITHIN: Duration = Duration::from_secs(120);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Applies every document of a file, or of a folder's `.yaml` files by name; folders below are left out, for patches.
 pub(crate) async fn apply(client: &Client, path: &Path) -> Result<()> {
@@ -68,7 +68,7 @@ async fn listed(client: &Client, kind: &GroupVersionKind) -> Result<()> {
     loop {
         match api.list(&ListParams::default()).await {
             Ok(_) => return Ok(()),
-            Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_AGAIN).await,
+            Err(_) if Instant::now() < deadline => tokio::time::sleep(POLL_INTERVAL).await,
             Err(error) => return Err(error).with_context(|| format!("list {} {}", kind.api_version(), kind.kind)),
         }
     }
@@ -83,7 +83,7 @@ async fn served(
     loop {
         match discovery::pinned_kind(client, kind).await {
             Ok(found) => return Ok(found),
-            Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_AGAIN).await,
+            Err(_) if Instant::now() < deadline => tokio::time::sleep(POLL_INTERVAL).await,
             Err(error) => {
                 return Err(error)
                     .with_context(|| format!("find out where {} {} is served", kind.api_version(), kind.kind));

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow};
 /// It takes 3 to 4 s; a loaded machine is slow.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const ONE_LOOK: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LOG_END: usize = 4000;
 
 const ETCD: &str = "etcd";
@@ -77,7 +77,7 @@ impl Programs {
             if Instant::now() > deadline {
                 return Err(starting.failed(&format!("is not ready after {} s", READY_WITHIN.as_secs())));
             }
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(POLL_INTERVAL);
         }
         *api_server = Some(starting);
         Ok(())

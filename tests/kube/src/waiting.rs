@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Far beyond what a condition takes on a busy machine.
 const WITHIN: Duration = Duration::from_secs(240);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Tries until there is an outcome; panics when there is none in time.
 pub async fn wait_for<T>(what: &str, outcome: impl AsyncFnMut() -> Option<T>) -> T {
@@ -28,6 +28,6 @@ async fn outcome_within<T>(most: Duration, what: &str, mut outcome: impl AsyncFn
             return found;
         }
         assert!(Instant::now() < deadline, "not within {most:?}: {what}");
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -26,7 +26,7 @@ use anyhow::{Context, Result, anyhow};
 
 /// On a busy machine, too.
 const OCCUPIED_WITHIN: Duration = Duration::from_secs(120);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const THROTTLED: &str = "kube-harness-throttled";
 
 /// Moves the cluster's revision on, so that what was read before is old.
@@ -65,7 +65,7 @@ impl Throttle {
                 if Instant::now() > deadline {
                     return Err(anyhow!("the requests of {user} are {what}"));
                 }
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             Ok(())
         };
@@ -115,7 +115,7 @@ async fn occupy(config: kube::Config, sits: watch::Sender<bool>) {
             sits.send_replace(answer.status() == StatusCode::CONTINUE);
         });
         let _ = client.request(post).await;
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -19,7 +19,7 @@ pub trait Objects: Send + Sync + 'static {
     fn set_finalizer(
         &self,
         object: &VnicAttachment,
-        wanted: bool,
+        is_present: bool,
     ) -> impl Future<Output = Result<Option<VnicAttachment>, RequestError>> + Send;
 
     /// Writes its whole status, unless the object changed since: a process that stood still may have decided long ago, and
@@ -49,11 +49,11 @@ impl Objects for KubeObjects {
     async fn set_finalizer(
         &self,
         object: &VnicAttachment,
-        wanted: bool,
+        is_present: bool,
     ) -> Result<Option<VnicAttachment>, RequestError> {
         let mut finalizers: Vec<&str> = object.finalizers().iter().map(String::as_str).collect();
         finalizers.retain(|finalizer| *finalizer != VNIC_FINALIZER);
-        if wanted {
+        if is_present {
             finalizers.push(VNIC_FINALIZER);
         }
         // With the version, because the list is written as a whole and contains finalizers of others.
@@ -61,7 +61,7 @@ impl Objects for KubeObjects {
             "uid": object.uid(), "resourceVersion": object.resource_version(), "finalizers": finalizers,
         });
         let is_dispensable = profile_of(object).is_some() || !is_applied(object);
-        if let Some(metadata) = metadata.as_object_mut().filter(|_| wanted && is_dispensable) {
+        if let Some(metadata) = metadata.as_object_mut().filter(|_| is_present && is_dispensable) {
             // The list of field owners is a quarter of the object. The API server starts no new one until a user applies
             // something. An applied object keeps it: otherwise the next `kubectl apply --server-side` would be a conflict.
             metadata.insert("managedFields".to_owned(), json!([{}]));

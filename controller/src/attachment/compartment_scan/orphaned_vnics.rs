@@ -13,7 +13,7 @@ use crate::attachment::refusal::visible;
 use crate::cluster::store::Store;
 
 /// How many VNICs are read in one scan: attachments of other clusters have such names too.
-const ASKED: usize = 200;
+const MAX_VNIC_READS: usize = 200;
 
 /// What is known about attachments that are named for missing objects.
 #[derive(Debug, Default)]
@@ -42,7 +42,8 @@ impl OrphanedVnics {
     ) -> Result<usize, Error> {
         let suspects = suspects(store, scans);
         self.known.retain(|attachment, _| scans.now.is_named(attachment));
-        let unread: Vec<_> = suspects.iter().filter(|(id, _)| !self.known.contains_key(id)).take(ASKED).collect();
+        let unread: Vec<_> =
+            suspects.iter().filter(|(id, _)| !self.known.contains_key(id)).take(MAX_VNIC_READS).collect();
         for (attachment, named) in unread {
             let tags = visible(cloud.vnic(&named.vnic).await)?.map(|vnic| vnic.value.freeform_tags);
             let ours = tags.filter(|tags| mark.owner(tags).as_ref() == Some(&named.uid));

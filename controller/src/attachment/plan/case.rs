@@ -31,7 +31,7 @@ pub(super) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn of(wanted: &PlanInput<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
+    pub(super) fn of(input: &PlanInput<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
         let uid = object.uid().unwrap_or_default();
         let reported = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
         Self {
@@ -39,9 +39,9 @@ impl<'a> Case<'a> {
             name: object.name_any(),
             seen: observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect(),
             is_unlisted: reported.is_some_and(|id| observed.unlisted.contains(id)),
-            state: wanted.retry_states.get(&uid).cloned().unwrap_or_default(),
-            read_at: wanted.read_at,
-            pauses: wanted.pauses.clone(),
+            state: input.retry_states.get(&uid).cloned().unwrap_or_default(),
+            read_at: input.read_at,
+            pauses: input.pauses.clone(),
             uid,
         }
     }

@@ -44,7 +44,7 @@ impl ObjectPlanner<'_> {
             );
         }
         if !is_listed {
-            return absent(case, self.wanted, plan);
+            return absent(case, self.input, plan);
         }
         self.leave_listed(state)
     }
@@ -99,7 +99,7 @@ impl ObjectPlanner<'_> {
                 StatusReason::new(Reason::NotAuthorizedOrNotFound, TAGS_NOT_REMOVED)
             }
             (AttachmentState::Attached, _) => {
-                let now = self.wanted.now;
+                let now = self.input.now;
                 if let Some(cause) = node_report::in_use(case.object, now) {
                     if let Some(left) = node_report::answers_within(case.object, now) {
                         self.plan.back_off(Pause { left, number: 1 });
@@ -121,7 +121,7 @@ impl ObjectPlanner<'_> {
         if let Some(cause) = super::is_busy(state) {
             return cause;
         }
-        match slot.busy(case, self.wanted.progress, plan) {
+        match slot.busy(case, self.input.progress, plan) {
             Some(cause) => cause,
             // The list does not show it yet.
             None if case.state.accepted_detach() == Some(&seen.attachment.id) => {
@@ -147,8 +147,8 @@ fn is_orphan(case: &Case<'_>) -> bool {
 
 /// None is listed. That is proof if the detached VNIC itself is listed as DETACHED. Otherwise an earlier process may have
 /// requested another one a moment ago, which is not listed yet.
-fn absent(case: &Case<'_>, wanted: &PlanInput<'_>, plan: &mut Plan) -> AttachmentStatus {
-    let is_early = case.absent_for() < wanted.proof;
+fn absent(case: &Case<'_>, input: &PlanInput<'_>, plan: &mut Plan) -> AttachmentStatus {
+    let is_early = case.absent_for() < input.proof;
     if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {
         plan.waits |= is_early;
         plan.is_incomplete = true;

@@ -18,11 +18,11 @@ use crate::attachment::report::event_diff::is_no_answer;
 use crate::attachment::report::{event_diff, node_report};
 
 /// Fewer are requested one by one, because each then has its own answer.
-const SEVERAL: usize = 2;
+const MIN_BULK_ITEMS: usize = 2;
 /// How long addresses that were requested in bulk may take: OCI assigns them one by one. After that, single ones may be granted.
 const BULK_WAIT: Duration = Duration::from_mins(1);
 /// The most per request: few VNICs take more of a family.
-const MOST_AT_ONCE: usize = 64;
+const MAX_BULK_ITEMS: usize = 64;
 /// The most addresses of a VNIC that pods share, as the definition bounds its status.
 const SHARED_ADDRESSES: usize = 32;
 
@@ -46,7 +46,7 @@ impl ObjectPlanner<'_> {
     pub(super) fn present(&mut self, vnic: &ObservedVnic) -> AttachmentStatus {
         let case = self.case;
         let mut ready = None;
-        if let Some(change) = change(case, &vnic.vnic.value, self.wanted.mark) {
+        if let Some(change) = change(case, &vnic.vnic.value, self.input.mark) {
             let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
             ready = Some(if self.was_applied(&version.id) {
                 StatusReason::new(Reason::ChangePending, NOT_CHANGED)
@@ -76,7 +76,7 @@ impl ObjectPlanner<'_> {
     fn addresses(&mut self, of: &FamilyAddresses<'_>) -> Option<StatusReason> {
         let mut released = of.surplus();
         // Which of them pods have is not known here: all wait until none has any.
-        let in_use = node_report::in_use(self.case.object, self.wanted.now).filter(|_| !released.is_empty());
+        let in_use = node_report::in_use(self.case.object, self.input.now).filter(|_| !released.is_empty());
         if in_use.is_some() {
             released.clear();
         }
@@ -114,7 +114,7 @@ impl ObjectPlanner<'_> {
     /// Whether OCI accepted a change of this VNIC, or the release of this address, in this reconcile: the queue's backoff precedes
     /// the next request.
     fn was_applied(&mut self, id: &Ocid) -> bool {
-        let was_applied = self.wanted.progress.applied.contains(id);
+        let was_applied = self.input.progress.applied.contains(id);
         self.plan.is_incomplete |= was_applied;
         was_applied
     }
@@ -128,15 +128,15 @@ impl ObjectPlanner<'_> {
             self.plan.push(case, Action::CreateAddress(request, Some(*address)));
         }
         let lacking = usize::from(of.count).saturating_sub(missing.len() + of.ours.len());
-        let bulk = case.state.bulk_age(case.object.metadata.generation, self.wanted.read_at);
-        let is_bulk_refused = self.wanted.progress.refused_bulks.contains(&case.name);
+        let bulk = case.state.bulk_age(case.object.metadata.generation, self.input.read_at);
+        let is_bulk_refused = self.input.progress.refused_bulks.contains(&case.name);
         if lacking > 0 && bulk.is_some_and(|age| age < BULK_WAIT) {
             // They appear one by one. A request meanwhile would have another token and give too many; a new process cannot know
             // that, and releases them later.
             self.plan.waits = true;
-        } else if lacking >= SEVERAL && bulk.is_none() && !is_bulk_refused {
-            for (number, first) in (0..lacking).step_by(MOST_AT_ONCE).enumerate() {
-                let count = (lacking - first).min(MOST_AT_ONCE);
+        } else if lacking >= MIN_BULK_ITEMS && bulk.is_none() && !is_bulk_refused {
+            for (number, first) in (0..lacking).step_by(MAX_BULK_ITEMS).enumerate() {
+                let count = (lacking - first).min(MAX_BULK_ITEMS);
                 let new = self.new_address(of, &format!("several/{number}"), None);
                 self.plan.push(case, Action::CreateAddresses(new, u32::try_from(count).unwrap_or(u32::MAX)));
             }
@@ -151,7 +151,7 @@ impl ObjectPlanner<'_> {
 
     /// The request for an address: the same while spec and state are the same, in every process.
     fn new_address(&self, of: &FamilyAddresses<'_>, what: &str, requested: Option<IpAddr>) -> NewAddress {
-        let (case, mark) = (self.case, self.wanted.mark);
+        let (case, mark) = (self.case, self.input.mark);
         let mut known: Vec<&str> = of.ours.iter().map(|own| own.id.as_str()).collect();
         known.sort_unstable();
         let generation = case.object.metadata.generation.unwrap_or_default();
@@ -223,7 +223,7 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
 /// The reason if OCI does not list a family's addresses; `None` if it matched the spec and this is the first 404, which is no
 /// reason to report anything new, or there was no answer.
 fn unlisted(case: &Case<'_>, cause: &StatusReason, plan: &mut Plan) -> Option<StatusReason> {
-    let is_first = case.state.unseen_looks < 2;
+    let is_first = case.state.unseen_reconciles < 2;
     let no_answer = is_no_answer(cause.reason);
     plan.is_incomplete = true;
     if event_diff::is_settled(case.object) && (is_first || no_answer) {

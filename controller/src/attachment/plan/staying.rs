@@ -45,7 +45,7 @@ impl ObjectPlanner<'_> {
             (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, self.plan),
             (AttachmentState::Attached, Some(vnic)) if !is_going => self.present(vnic),
             // One 404 for an attachment that is listed is no reason to report anything new.
-            (AttachmentState::Attached, None) if case.state.unseen_looks < 2 && case.is_reported_vnic(live) => {
+            (AttachmentState::Attached, None) if case.state.unseen_reconciles < 2 && case.is_reported_vnic(live) => {
                 self.plan.waits = true;
                 case.as_reported()
             }
@@ -65,22 +65,22 @@ impl ObjectPlanner<'_> {
 
     /// None is listed: a stale list, or one is to be attached.
     fn without_vnic(&mut self, state: InstanceState) -> AttachmentStatus {
-        let (case, wanted) = (self.case, self.wanted);
+        let (case, input) = (self.case, self.input);
         if state == InstanceState::Stopping && case.was_attached() {
             // It may be going, and can be repaired only when it has stopped.
             self.plan.waits = true;
             return case.as_reported();
         }
-        if case.is_missing() && (case.absent_for() < wanted.proof || case.is_unlisted) {
+        if case.is_missing() && (case.absent_for() < input.proof || case.is_unlisted) {
             // A stale list is no reason to attach another, or to report anything new. If it stays stale, it is read with growing
             // backoff.
-            self.plan.waits |= case.absent_for() < wanted.proof;
+            self.plan.waits |= case.absent_for() < input.proof;
             self.plan.is_incomplete = true;
             return case.as_reported();
         }
-        if case.outlived_tokens(wanted.now)
+        if case.outlived_tokens(input.now)
             && !case.is_listed_gone()
-            && case.state.unlisted_for(wanted.read_at) < wanted.proof
+            && case.state.unlisted_for(input.read_at) < input.proof
         {
             // Nor without a reported VNIC: OCI would refuse the token of a request that it has carried out.
             self.plan.waits = true;
@@ -115,7 +115,7 @@ impl ObjectPlanner<'_> {
                 Some(StatusReason::new(Reason::NotAuthorizedOrNotFound, message))
             }
             (None, Some(subnet)) => {
-                let request = attach_request::attach(case, self.wanted.mark, subnet);
+                let request = attach_request::attach(case, self.input.mark, subnet);
                 self.slot.take("attached");
                 self.plan.waits = true;
                 self.plan.push(case, request);
@@ -139,7 +139,7 @@ impl ObjectPlanner<'_> {
             self.plan.back_off(pause);
             return Some(after.status_reason());
         }
-        let cause = self.slot.busy(self.case, self.wanted.progress, self.plan)?;
+        let cause = self.slot.busy(self.case, self.input.progress, self.plan)?;
         self.plan.waits = true;
         Some(cause)
     }

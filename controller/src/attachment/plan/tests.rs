@@ -34,7 +34,7 @@ fn planned(case: &Path) -> String {
     let documents: Documents = serde_yaml_ng::from_str(&fs::read_to_string(case.join("case.yaml")).unwrap()).unwrap();
     let objects: Vec<_> = documents.objects().into_iter().map(Arc::new).collect();
     let now = Instant::now();
-    let wanted = PlanInput {
+    let input = PlanInput {
         objects: &objects,
         mark: &Mark::new(documents.cluster.as_deref().unwrap_or("cluster-1")),
         unreadable: &documents.unreadable,
@@ -49,7 +49,7 @@ fn planned(case: &Path) -> String {
         proof: PROOF,
         now: Timestamp::UNIX_EPOCH,
     };
-    text(&objects, &plan(&wanted, &documents.observed()))
+    text(&objects, &plan(&input, &documents.observed()))
 }
 
 /// Steps with their requests, statuses, and what follows.

@@ -24,7 +24,7 @@ use crate::work::Pause;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::attachment) struct ReadTimes {
     /// When it was requested: what it lacks may have come since.
-    pub(in crate::attachment) asked: Instant,
+    pub(in crate::attachment) requested_at: Instant,
     /// When the answer was there.
     pub(in crate::attachment) now: Instant,
     /// For how long a VNIC must be missing from lists until it is certain that there is none.
@@ -49,7 +49,7 @@ pub(crate) struct RetryState {
     /// How many tokens of addresses OCI found spent.
     pub(in crate::attachment) spent_address_tokens: u32,
     /// In how many reconciles in a row its VNIC was listed as attached, and it or its addresses could not be read.
-    pub(in crate::attachment) unseen_looks: u32,
+    pub(in crate::attachment) unseen_reconciles: u32,
     /// Its attachments that the last list had as DETACHED; `None` before the first list, because their age is unknown.
     records: Option<BTreeSet<Ocid>>,
     failure: Option<Failure>,
@@ -168,7 +168,7 @@ impl RetryState {
         let is_unseen = |seen: &&ObservedAttachment| {
             seen.state() == AttachmentState::Attached && seen.vnic.as_ref().is_none_or(ObservedVnic::is_unlisted)
         };
-        self.unseen_looks = if own.iter().any(is_unseen) { self.unseen_looks.saturating_add(1) } else { 0 };
+        self.unseen_reconciles = if own.iter().any(is_unseen) { self.unseen_reconciles.saturating_add(1) } else { 0 };
         let is_attached = own.iter().any(|seen| seen.vnic.is_some());
         let began = self.attaching_since.take_if(|_| is_attached);
         (began.map(|began| now.saturating_duration_since(began)), failed.map(|(attempt, _)| attempt))
@@ -193,7 +193,7 @@ impl RetryState {
         let (_, at) = self.detach.as_ref().filter(|(attachment, _)| {
             own.iter().any(|seen| seen.attachment.id == *attachment && seen.state() == AttachmentState::Attached)
         })?;
-        if times.asked.saturating_duration_since(*at) < times.proof {
+        if times.requested_at.saturating_duration_since(*at) < times.proof {
             return None;
         }
         self.detach = None;

@@ -34,7 +34,7 @@ async fn two_processes_with_a_stale_list_request_one_vnic() {
     assert_eq!((scene.count("AttachVnic"), scene.live().len()), (4, 1), "OCI knows the token");
     // Also for the next one, whatever else was refused meanwhile.
     scene.settle().await;
-    let asked = scene.count("AttachVnic");
+    let attaches = scene.count("AttachVnic");
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
     scene.cloud.fail_next("UpdateVnic", (409, "Conflict"), false);
     scene.reconcile().await;
@@ -44,7 +44,7 @@ async fn two_processes_with_a_stale_list_request_one_vnic() {
         scene.restart();
         scene.cloud.settle();
     }
-    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (asked + 4, 1));
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (attaches + 4, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,12 +86,12 @@ async fn a_vnic_is_ready_only_when_it_is_available() {
     scene.cloud.settle();
     let vnic = scene.live()[0].vnic_id.clone().unwrap();
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Provisioning);
-    let asked = scene.calls();
+    let calls = scene.calls();
     for _ in 0..3 {
         assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
         assert_eq!(scene.reported("a"), ["False Attaching", "False Attaching"]);
         assert_eq!((scene.status("a").vnic_id.as_ref(), scene.count("ListAddresses")), (Some(&vnic), 0));
-        assert_eq!(scene.calls(), asked);
+        assert_eq!(scene.calls(), calls);
     }
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Available);
     scene.settle().await;

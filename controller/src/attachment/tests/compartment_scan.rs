@@ -51,16 +51,16 @@ async fn an_unlistable_compartment_proves_nothing() {
     minutes(5).await;
     assert!(reported());
     assert_eq!(*missed.borrow(), [instance(2)], "the first is unknown");
-    let asked = || {
+    let list_count = || {
         let list = ("ListVnicAttachments", compartment().to_string());
         scene.cloud.calls().into_iter().filter(|call| *call == list).count()
     };
-    let before = asked();
+    let before = list_count();
     minutes(5).await;
-    assert_eq!((reported(), asked()), (false, before), "it is not listed again until an instance is found in it");
+    assert_eq!((reported(), list_count()), (false, before), "it is not listed again until an instance is found in it");
     scene.cloud.allow(&compartment());
     scene.reconcile().await;
     minutes(5).await;
     assert_eq!((reported(), missed.borrow().len()), (false, 3));
-    assert_eq!(asked(), before + 1);
+    assert_eq!(list_count(), before + 1);
 }

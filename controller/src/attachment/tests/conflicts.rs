@@ -35,7 +35,7 @@ async fn a_lasting_conflict_is_reported() {
     ] {
         for operation in ["AttachVnic", "UpdateVnic", "CreateAddress", "DetachVnic"] {
             let (scene, case) = (scene_of(operation, refusal, 100).await, format!("{operation} {refusal:?}"));
-            let (written, asked) = (scene.statuses(), scene.count(operation));
+            let (written, requests) = (scene.statuses(), scene.count(operation));
             for _ in 0..2 {
                 assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{case}");
                 tokio::time::sleep(Duration::from_mins(1)).await;
@@ -58,7 +58,7 @@ async fn a_lasting_conflict_is_reported() {
             assert_eq!(scene.statuses(), written + 1, "{case}");
             let is_spent = refusal.1 == "InvalidatedRetryToken" && operation == "CreateAddress";
             let most = if is_spent { 40 } else { 20 };
-            assert!(scene.count(operation) - asked <= most, "{case}: {} times", scene.count(operation) - asked);
+            assert!(scene.count(operation) - requests <= most, "{case}: {} times", scene.count(operation) - requests);
         }
     }
 }
@@ -124,10 +124,10 @@ async fn a_busy_instance_gets_one_request_per_reconcile() {
             names.iter().for_each(|name| scene.delete(name));
         }
         scene.refuse(6, operation, (409, code));
-        let asked = scene.count(operation);
+        let before = scene.count(operation);
         for look in 1..=6 {
             assert_eq!(scene.reconcile().await, NextReconcile::Failed, "{operation} {code}");
-            assert_eq!(scene.count(operation) - asked, look, "{operation} {code}");
+            assert_eq!(scene.count(operation) - before, look, "{operation} {code}");
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
         // Each was tried, and reports it.

@@ -49,15 +49,15 @@ async fn a_failing_attach_is_reported_and_backs_off() {
     .await;
     assert_eq!(["b", "c"].map(|name| scene.ready(name)), ["True Ready", "True Ready"]);
     assert_eq!(scene.reported("a"), ["False AttachFailed", "False AttachFailed"]);
-    let (asked, written) = (scene.count("AttachVnic"), scene.statuses());
+    let (attaches, written) = (scene.count("AttachVnic"), scene.statuses());
     let looks = go_on(&scene, HOUR, |scene| {
         gives_up(scene, "a");
         scene.cloud.settle();
     })
     .await;
-    let asked = scene.count("AttachVnic") - asked;
+    let attaches = scene.count("AttachVnic") - attaches;
     // Every two minutes, the longest backoff; each time one reconcile that requests and one that sees the result.
-    assert!((25..=32).contains(&asked) && looks <= 70, "{asked} times in {looks} reconciles");
+    assert!((25..=32).contains(&attaches) && looks <= 70, "{attaches} times in {looks} reconciles");
     assert_eq!((scene.statuses(), scene.ready("a").as_str()), (written, "False AttachFailed"), "no change");
     let records = of(&scene, "a").len();
     let is_counted = |count| counted(&scene, &format!(r#"undone_total{{kind="attach"}} {count}"#));
@@ -82,16 +82,16 @@ async fn a_changed_spec_ends_the_backoff() {
     // A poll, and a backoff of 1, 2, 4, 8 s.
     assert_eq!(at, [0, 4, 9, 16, 27]);
     assert!(matches!(scene.reconcile().await, NextReconcile::BackOff(_)));
-    let asked = scene.count("AttachVnic");
+    let attaches = scene.count("AttachVnic");
     scene.change("a", |object| object.spec.vnic.freeform_tags = FreeformTags::from([("x".into(), "y".into())]));
     scene.reconcile().await;
-    assert_eq!(scene.count("AttachVnic"), asked + 1, "it requests something else");
+    assert_eq!(scene.count("AttachVnic"), attaches + 1, "it requests something else");
     gives_up(&scene, "a");
     scene.reconcile().await;
     assert!(matches!(scene.reconcile().await, NextReconcile::BackOff(_)));
     scene.restart();
     scene.reconcile().await;
-    assert_eq!(scene.count("AttachVnic"), asked + 2, "a new process tries at once");
+    assert_eq!(scene.count("AttachVnic"), attaches + 2, "a new process tries at once");
     gives_up(&scene, "a");
     assert!(
         matches!(scene.reconcile().await, NextReconcile::BackOff(pause) if pause.left > Duration::from_mins(1)),
@@ -113,8 +113,8 @@ async fn a_failing_detach_is_reported_and_blocks_no_other() {
     })
     .await;
     assert_eq!((scene.reported("a")[0].as_str(), scene.ready("b").as_str()), ("False DetachFailed", "True Ready"));
-    let asked = scene.count("DetachVnic");
-    assert!((25..=40).contains(&asked), "{asked} times");
+    let detaches = scene.count("DetachVnic");
+    assert!((25..=40).contains(&detaches), "{detaches} times");
     let written = scene.statuses();
     go_on(&scene, Duration::from_mins(10), |scene| gives_up(scene, "a")).await;
     assert_eq!(scene.statuses(), written, "no change");
@@ -191,7 +191,7 @@ async fn repeated_foreign_detaches_are_repaired_with_backoff() {
     scene.reconcile().await;
     assert_eq!(scene.live().len(), 1, "the first loss is repaired at once");
     scene.settle().await;
-    let (asked, began) = (scene.count("AttachVnic"), Instant::now());
+    let (attaches, began) = (scene.count("AttachVnic"), Instant::now());
     let mut reported = false;
     while began.elapsed() < HOUR {
         let next = scene.reconcile().await;
@@ -205,8 +205,8 @@ async fn repeated_foreign_detaches_are_repaired_with_backoff() {
             advance(next.pause(Duration::from_secs(60))).await;
         }
     }
-    let asked = scene.count("AttachVnic") - asked;
-    assert!(reported && (25..=45).contains(&asked), "{reported}, {asked} times");
+    let attaches = scene.count("AttachVnic") - attaches;
+    assert!(reported && (25..=45).contains(&attaches), "{reported}, {attaches} times");
     go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
     assert_eq!((scene.ready("a").as_str(), scene.live().len()), ("True Ready", 1));
 }

@@ -34,11 +34,11 @@ async fn a_terminated_instance_is_not_read_again() {
     // A Node alone would be an answer.
     scene.store.nodes_mut().delete("node-1");
     scene.restart();
-    let asked = scene.cloud.calls().len();
+    let calls = scene.cloud.calls().len();
     for _ in 0..3 {
         assert_eq!(scene.reconcile().await, NextReconcile::Settled(scene.worker.between_looks()));
     }
-    assert_eq!((scene.cloud.calls().len(), scene.reported("a")[0].as_str()), (asked, "False NodeGone"));
+    assert_eq!((scene.cloud.calls().len(), scene.reported("a")[0].as_str()), (calls, "False NodeGone"));
     scene.delete("a");
     scene.reconcile().await;
     assert!(!scene.exists("a"));

@@ -98,13 +98,13 @@ async fn invisible_vnics_do_not_hide_an_orphaned_one() {
     // The finalizer was removed by hand.
     scene.store.attachments_mut().delete("a");
     scene.reconcile().await;
-    let asked = || scene.count("GetVnic");
+    let read_count = || scene.count("GetVnic");
     let mut sweeping = Box::pin(scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}")));
     let mut sweeps = async |number: u64| {
-        let before = asked();
+        let before = read_count();
         // One second more than the start of the scans.
         assert!(tokio::time::timeout(Duration::from_secs(300 * number + 1), &mut sweeping).await.is_err());
-        asked() - before
+        read_count() - before
     };
     assert_eq!(sweeps(2).await, 200, "the second list is the first proof");
     assert_eq!(sweeps(1).await, OTHERS - 200 + 1);

@@ -81,15 +81,15 @@ impl FakeObjects {
         write()
     }
 
-    fn put_finalizer(&self, object: &VnicAttachment, wanted: bool) -> Option<VnicAttachment> {
+    fn put_finalizer(&self, object: &VnicAttachment, is_present: bool) -> Option<VnicAttachment> {
         if self.vanished.lock().unwrap().contains(&object.name_any()) {
             return None;
         }
         let mut objects = self.store.attachments_mut();
         let found = objects.get(&object.name_any()).filter(|found| found.uid() == object.uid())?;
         let mut new = next(found);
-        new.metadata.finalizers = wanted.then(|| vec![VNIC_FINALIZER.to_owned()]);
-        if new.metadata.deletion_timestamp.is_some() && !wanted {
+        new.metadata.finalizers = is_present.then(|| vec![VNIC_FINALIZER.to_owned()]);
+        if new.metadata.deletion_timestamp.is_some() && !is_present {
             objects.delete(&object.name_any());
             return None;
         }
@@ -111,11 +111,11 @@ impl Objects for FakeObjects {
     async fn set_finalizer(
         &self,
         object: &VnicAttachment,
-        wanted: bool,
+        is_present: bool,
     ) -> Result<Option<VnicAttachment>, RequestError> {
         self.refusal()?;
         self.check_version(object)?;
-        Ok(self.write(|| self.put_finalizer(object, wanted)).await)
+        Ok(self.write(|| self.put_finalizer(object, is_present)).await)
     }
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), RequestError> {

@@ -24,7 +24,7 @@ fn says(scene: &Scene, pod_network: PodNetwork) {
     scene.objects.pod_network.lock().unwrap().0 = Some(pod_network);
 }
 
-fn asked(scene: &Scene) -> usize {
+fn pod_network_reads(scene: &Scene) -> usize {
     scene.objects.pod_network.lock().unwrap().1
 }
 
@@ -36,7 +36,7 @@ async fn attaches_wait_for_oke_with_backoff() {
     scene.reconcile().await;
     assert_eq!(scene.reported("a"), ["False PodNetworkPending", "False PodNetworkPending"]);
     assert_eq!(scene.message("b"), "NativePodNetwork x is IN_PROGRESS: IN_PROGRESS");
-    let (written, before) = (scene.statuses(), asked(&scene));
+    let (written, before) = (scene.statuses(), pod_network_reads(&scene));
     let mut pauses = Vec::new();
     for _ in 0..5 {
         match scene.reconcile().await {
@@ -45,7 +45,7 @@ async fn attaches_wait_for_oke_with_backoff() {
         }
     }
     assert_eq!(pauses, [(30, 2), (60, 3), (120, 4), (120, 5), (120, 6)]);
-    assert_eq!((asked(&scene) - before, scene.statuses(), scene.count("AttachVnic")), (5, written, 0));
+    assert_eq!((pod_network_reads(&scene) - before, scene.statuses(), scene.count("AttachVnic")), (5, written, 0));
     says(&scene, npn("BACKOFF", "FailedToAttachVNIC", &[]));
     scene.reconcile().await;
     assert_eq!(scene.message("a"), "NativePodNetwork x is BACKOFF: FailedToAttachVNIC");
@@ -57,16 +57,20 @@ async fn attaches_wait_for_oke_with_backoff() {
 #[tokio::test(start_paused = true)]
 async fn the_pod_network_is_read_once_per_step() {
     let scene = Scene::attached(|_| {}).await;
-    assert_eq!((asked(&scene), scene.count("AttachVnic")), (1, 1));
+    assert_eq!((pod_network_reads(&scene), scene.count("AttachVnic")), (1, 1));
     let before = (scene.statuses(), scene.calls());
     for _ in 0..5 {
         assert!(matches!(scene.reconcile().await, NextReconcile::Settled(_)));
         tokio::time::sleep(Duration::from_mins(5)).await;
     }
-    assert_eq!((asked(&scene), (scene.statuses(), scene.calls())), (1, before), "nothing is written or changed");
+    assert_eq!(
+        (pod_network_reads(&scene), (scene.statuses(), scene.calls())),
+        (1, before),
+        "nothing is written or changed"
+    );
     scene.delete("a");
     scene.settle().await;
-    assert_eq!((scene.exists("a"), asked(&scene), scene.count("DetachVnic")), (false, 2, 1));
+    assert_eq!((scene.exists("a"), pod_network_reads(&scene), scene.count("DetachVnic")), (false, 2, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,8 +46,8 @@ async fn a_refused_release_is_not_requested_for_each_address() {
     assert_eq!(scene.count("DeleteAddress"), 2, "once more after the list showed that it is there");
     assert_eq!(scene.reported("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
     let written = scene.statuses();
-    let asked = requests(&scene, "DeleteAddress", Duration::from_mins(5)).await;
-    assert!(asked.len() < 10 && asked.iter().all(|asked| *asked <= 2), "{asked:?}");
+    let counts = requests(&scene, "DeleteAddress", Duration::from_mins(5)).await;
+    assert!(counts.len() < 10 && counts.iter().all(|count| *count <= 2), "{counts:?}");
     assert_eq!((scene.statuses(), extra_objects(&scene).await.len()), (written, 8));
     let text = scene.metrics.text();
     assert!(!text.contains(r#"steps_total{kind="delete_address",result="ok"}"#), "{text}");
@@ -84,10 +84,10 @@ async fn an_ignored_request_is_repeated_with_backoff() {
         assert_eq!((scene.count(operation), &*scene.ready("a")), (1, reported));
         assert!(scene.message("a").contains("retried with backoff"), "{}", scene.message("a"));
         let written = scene.statuses();
-        let asked = requests(&scene, operation, minutes).await;
-        assert!(asked.iter().all(|asked| *asked <= 1), "{operation}: {asked:?}");
+        let counts = requests(&scene, operation, minutes).await;
+        assert!(counts.iter().all(|count| *count <= 1), "{operation}: {counts:?}");
         // 1, 2, 4 … 64 s, then every two minutes.
-        let all: usize = asked.iter().sum();
+        let all: usize = counts.iter().sum();
         assert!((12..=17).contains(&all), "{operation}: {all} in twenty minutes");
         assert_eq!(scene.statuses(), written, "{operation}: it is no news");
         scene.cloud.carry_out(operation);
@@ -108,8 +108,8 @@ async fn an_ignored_request_blocks_nothing_else() {
     assert_eq!(scene.reconcile().await, NextReconcile::Failed);
     assert_eq!(extra_objects(&scene).await.len(), 1, "the address came back");
     // Other requests are sent at once.
-    let asked = scene.count("UpdateVnic");
+    let updates = scene.count("UpdateVnic");
     scene.change("a", |object| object.spec.vnic.display_name = Some("other".to_owned()));
     scene.reconcile().await;
-    assert_eq!(scene.count("UpdateVnic"), asked + 1);
+    assert_eq!(scene.count("UpdateVnic"), updates + 1);
 }

@@ -10,7 +10,7 @@ use super::scene::Scene;
 const PAGE: &str = include_str!("../../../../docs/iam.md");
 /// No condition names these. Without shapes, OCI's own refusal shows that an instance is full; lists also show the end of a
 /// detach; single requests replace bulk requests; the fleet asks about the plugins of nodes; NodeTasks name the restart of an instance.
-const NEVER_NAMED: [&str; 8] = [
+const UNNAMED_OPERATIONS: [&str; 8] = [
     "BulkCreateIpv6s",
     "BulkCreatePrivateIps",
     "GetVnicAttachment",
@@ -63,8 +63,8 @@ async fn scene_of(operation: &str) -> Scene {
 #[tokio::test(start_paused = true)]
 async fn the_condition_names_each_refused_call() {
     let all = operations();
-    assert!(all.len() >= 17 && NEVER_NAMED.iter().all(|operation| all.contains(operation)), "{all:?}");
-    for operation in all.into_iter().filter(|operation| !NEVER_NAMED.contains(operation)) {
+    assert!(all.len() >= 17 && UNNAMED_OPERATIONS.iter().all(|operation| all.contains(operation)), "{all:?}");
+    for operation in all.into_iter().filter(|operation| !UNNAMED_OPERATIONS.contains(operation)) {
         let scene = scene_of(operation).await;
         scene.refuse(20, operation, (404, "NotAuthorizedOrNotFound"));
         let mut cause = Vec::new();

@@ -10,7 +10,7 @@ use super::scene::Scene;
 use crate::work::NextReconcile;
 
 const NO_RIGHT: (u16, &str) = (404, "NotAuthorizedOrNotFound");
-const FOR_EVER: usize = 1000;
+const MAX_LISTS: usize = 1000;
 
 #[tokio::test(start_paused = true)]
 async fn attach_and_detach_work_without_listing_addresses() {
@@ -20,10 +20,10 @@ async fn attach_and_detach_work_without_listing_addresses() {
         scene.change("c", |object| (object.spec.vnic.ipv4_count, object.spec.vnic.ipv6_count) = (2, 2));
         scene.settle().await;
         let before = scene.status("c").own_addresses;
-        scene.refuse(FOR_EVER, operation, NO_RIGHT);
+        scene.refuse(MAX_LISTS, operation, NO_RIGHT);
         scene.delete("a");
         scene.wants("b");
-        let asked = scene.calls().len();
+        let calls = scene.calls().len();
         scene.reconcile_often().await;
         assert!(!scene.exists("a"), "{operation}");
         for name in ["b", "c"] {
@@ -34,7 +34,7 @@ async fn attach_and_detach_work_without_listing_addresses() {
             );
         }
         assert_eq!(
-            scene.calls()[asked..],
+            scene.calls()[calls..],
             ["DetachVnic", "AttachVnic"],
             "{operation}: what is not known is left as it is"
         );
@@ -46,7 +46,7 @@ async fn attach_and_detach_work_without_listing_addresses() {
 #[tokio::test(start_paused = true)]
 async fn two_404_answers_are_reported_and_one_is_not() {
     let scene = Scene::attached(|object| object.spec.vnic.ipv4_count = 2).await;
-    let (written, asked) = (scene.statuses(), scene.calls().len());
+    let (written, calls) = (scene.statuses(), scene.calls().len());
     scene.cloud.fail_next("ListAddresses", NO_RIGHT, false);
     assert!(matches!(scene.reconcile().await, NextReconcile::Soon(_)));
     scene.settle().await;
@@ -56,24 +56,24 @@ async fn two_404_answers_are_reported_and_one_is_not() {
     assert_eq!(scene.reconcile().await, NextReconcile::Failed);
     assert_eq!((scene.statuses(), &*scene.ready("a")), (written + 1, "Unknown NotAuthorizedOrNotFound"));
     scene.settle().await;
-    assert_eq!((&*scene.ready("a"), scene.calls().len()), ("True Ready", asked));
+    assert_eq!((&*scene.ready("a"), scene.calls().len()), ("True Ready", calls));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_object_is_not_ready_without_its_addresses() {
     let scene = Scene::attached(|_| {}).await;
-    scene.refuse(FOR_EVER, "ListPrivateIps", NO_RIGHT);
-    let asked = scene.calls().len();
+    scene.refuse(MAX_LISTS, "ListPrivateIps", NO_RIGHT);
+    let calls = scene.calls().len();
     scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
     scene.reconcile().await;
-    assert_eq!((&*scene.ready("a"), scene.calls().len()), ("Unknown NotAuthorizedOrNotFound", asked));
+    assert_eq!((&*scene.ready("a"), scene.calls().len()), ("Unknown NotAuthorizedOrNotFound", calls));
     // The VNIC itself is known, and is changed; so is the other family.
     scene.change("a", |object| {
         object.spec.vnic.skip_source_dest_check = true;
         object.spec.vnic.ipv6_count = 1;
     });
     scene.reconcile_often().await;
-    assert_eq!(scene.calls()[asked..], ["UpdateVnic", "CreateAddress"]);
+    assert_eq!(scene.calls()[calls..], ["UpdateVnic", "CreateAddress"]);
     assert_eq!(scene.ready("a"), "Unknown NotAuthorizedOrNotFound");
 }
 
@@ -81,7 +81,7 @@ async fn a_changed_object_is_not_ready_without_its_addresses() {
 async fn an_unknown_own_ipv6_address_is_not_replaced() {
     let scene = Scene::with(4);
     scene.wants("a");
-    scene.refuse(FOR_EVER, "ListIpv6s", NO_RIGHT);
+    scene.refuse(MAX_LISTS, "ListIpv6s", NO_RIGHT);
     scene.reconcile_often().await;
     let vnic = scene.vnic().await;
     assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "the list shows which it is");
@@ -103,7 +103,7 @@ async fn an_outage_ends_the_requests_of_a_reconcile() {
     assert_eq!(scene.reconcile().await, NextReconcile::Failed);
     assert_eq!((scene.statuses(), scene.count("ListAddresses")), (written, listed + 1));
     // An unreadable answer does not concern the VNIC either; others continue.
-    scene.refuse(FOR_EVER, "ListPrivateIps", (415, ""));
+    scene.refuse(MAX_LISTS, "ListPrivateIps", (415, ""));
     scene.wants("c");
     scene.reconcile_often().await;
     assert_eq!(["a", "b"].map(|name| scene.ready(name)), ["True Ready"; 2].map(String::from));
@@ -113,7 +113,7 @@ async fn an_outage_ends_the_requests_of_a_reconcile() {
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_vnic_stays_ready() {
     let scene = Scene::attached(|_| {}).await;
-    scene.refuse(FOR_EVER, "GetVnic", (415, ""));
+    scene.refuse(MAX_LISTS, "GetVnic", (415, ""));
     for _ in 0..5 {
         assert_eq!(scene.reconcile().await, NextReconcile::Failed);
         tokio::time::sleep(Duration::from_mins(1)).await;

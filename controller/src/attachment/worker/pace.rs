@@ -31,8 +31,8 @@ const SHARE_OF_RETRIES: f64 = 1.0 / 3.0;
 
 /// Bounds of the intervals, so that those set while OCI accepts little soon end: twice as long as ten thousand instances need at
 /// 20 requests per second, and a poll of five hundred.
-const LONGEST_LOOK: Duration = Duration::from_hours(4);
-const LONGEST_POLL: Duration = Duration::from_mins(3);
+const MAX_REFRESH: Duration = Duration::from_hours(4);
+const MAX_POLL: Duration = Duration::from_mins(3);
 
 /// The first backoff after a failure; it doubles up to RETRY_MOST_SECONDS.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ impl<O: Objects> AttachmentWorker<O> {
         let (instances, objects) = self.context.store.attachments().load();
         // No cloud has 2^53 instances.
         let calls = CALLS_PER_INSTANCE * instances as f64 + CALLS_PER_VNIC * objects as f64;
-        self.context.pace.resync.max(self.time_of(calls, SHARE).min(LONGEST_LOOK))
+        self.context.pace.resync.max(self.time_of(calls, SHARE).min(MAX_REFRESH))
     }
 
     /// The interval between two polls of an instance: longer if polls would take more than half of the requests.
@@ -65,7 +65,7 @@ impl<O: Objects> AttachmentWorker<O> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(instance.clone());
         let calls = CALLS_PER_INSTANCE * waiting.len() as f64;
-        self.context.pace.poll.max(self.time_of(calls, SHARE).min(LONGEST_POLL))
+        self.context.pace.poll.max(self.time_of(calls, SHARE).min(MAX_POLL))
     }
 
     /// The interval between two retries of any failing instances: all of them together take at most a third of the requests.

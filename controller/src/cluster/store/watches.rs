@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::cluster::store::WATCH_SECONDS;
 
 /// How long a watch may fail before it is logged again.
-const LOGGED_AGAIN: Duration = Duration::from_mins(5);
+const LOG_INTERVAL: Duration = Duration::from_mins(5);
 /// A watch that recovers reports nothing until something changes. It retries within half a minute and would report the next
 /// failure within five: one that was silent for longer works.
 const RETRIED_WITHIN: Duration = Duration::from_secs(330);
@@ -67,7 +67,7 @@ impl Watches {
         let mut all = self.all();
         let watch = all.entry(what).or_default();
         let before = watch.failing.take().filter(|before| now < before.last + RETRIED_WITHIN);
-        let logged = before.as_ref().map(|before| before.logged).filter(|logged| now < *logged + LOGGED_AGAIN);
+        let logged = before.as_ref().map(|before| before.logged).filter(|logged| now < *logged + LOG_INTERVAL);
         if logged.is_none() {
             tracing::warn!(event = "watch.failed", what, error = why, "retried with backoff");
         }

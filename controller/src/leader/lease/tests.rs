@@ -14,7 +14,7 @@ type Responder = dyn Fn(&str, usize) -> Option<(u16, Value)> + Send + Sync;
 
 struct Server {
     play: Arc<Responder>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     /// The attempted writes: version and holder.
     written: Arc<Mutex<Vec<(Value, Value)>>>,
 }
@@ -22,26 +22,26 @@ struct Server {
 impl Server {
     /// `play` gets the method and the number of earlier requests; with `None` there is no answer.
     fn start(play: Arc<Responder>) -> Self {
-        Self { play, asked: Arc::default(), written: Arc::default() }
+        Self { play, requests: Arc::default(), written: Arc::default() }
     }
 
     fn lease(&self, seconds: u16) -> Lease {
-        let (play, asked, written) = (Arc::clone(&self.play), Arc::clone(&self.asked), Arc::clone(&self.written));
+        let (play, requests, written) = (Arc::clone(&self.play), Arc::clone(&self.requests), Arc::clone(&self.written));
         let client = client_with(move |head, mut body| {
             if head.method != "GET" {
                 let version = body["metadata"]["resourceVersion"].take();
                 written.lock().unwrap().push((version, body["spec"]["holderIdentity"].take()));
             }
-            asked.lock().unwrap().push(head.method.to_string());
-            let before = asked.lock().unwrap().len() - 1;
+            requests.lock().unwrap().push(head.method.to_string());
+            let before = requests.lock().unwrap().len() - 1;
             play(head.method.as_str(), before).map(|(status, body)| json(status, body.to_string()))
         });
         let settings = LeaseSettings { namespace: "here".to_owned(), identity: None, seconds };
         Lease::new(client, &settings, ME.to_owned(), || 1.0)
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -90,7 +90,11 @@ async fn a_late_write_of_our_own_keeps_the_lease() {
     let mut lease = server.lease(15);
     lease.acquire(|_| {}).await;
     assert_eq!(lease.keep().await.to_string(), "another replica took the Lease");
-    assert_eq!(server.asked(), ["GET", "PUT", "GET", "PUT", "GET", "PUT", "GET"], "it was held despite the late write");
+    assert_eq!(
+        server.requests(),
+        ["GET", "PUT", "GET", "PUT", "GET", "PUT", "GET"],
+        "it was held despite the late write"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +110,7 @@ async fn a_deleted_lease_stays_its_holders_until_it_expires() {
     waiting.acquire(|_| {}).await;
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(15) && took < Duration::from_secs(20), "{took:?}");
-    assert_eq!(server.asked().iter().filter(|method| *method != "GET").collect::<Vec<_>>(), ["POST"]);
+    assert_eq!(server.requests().iter().filter(|method| *method != "GET").collect::<Vec<_>>(), ["POST"]);
     // A replica that never saw one waits for no holder.
     let server =
         Server::start(Arc::new(|method: &str, _| Some(if method == "GET" { gone() } else { (201, held_by(ME, 1)) })));
@@ -127,7 +131,7 @@ async fn a_holder_creates_its_deleted_lease_again() {
     let mut lease = server.lease(15);
     lease.acquire(|_| {}).await;
     assert_eq!(lease.keep().await.to_string(), "another replica took the Lease");
-    assert_eq!(server.asked(), ["GET", "PUT", "GET", "POST", "GET", "PUT", "GET"]);
+    assert_eq!(server.requests(), ["GET", "PUT", "GET", "POST", "GET", "PUT", "GET"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +160,7 @@ async fn release_survives_a_late_renewal() {
     let written = server.written.lock().unwrap().clone();
     let expected =
         [("0", ME), ("2", ME), ("4", ""), ("6", "")].map(|(version, holder)| (json!(version), json!(holder)));
-    assert_eq!((server.asked().len(), written), (8, expected.to_vec()));
+    assert_eq!((server.requests().len(), written), (8, expected.to_vec()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,8 +168,8 @@ async fn a_lease_of_another_replica_is_not_released() {
     let server = Server::start(Arc::new(|_, before| Some((200, held_by(if before < 2 { ME } else { "two" }, before)))));
     let mut lease = server.lease(15);
     lease.release().await;
-    assert_eq!(server.asked(), [""; 0], "it was never requested");
+    assert_eq!(server.requests(), [""; 0], "it was never requested");
     lease.acquire(|_| {}).await;
     lease.release().await;
-    assert_eq!(server.asked(), ["GET", "PUT", "GET"], "another replica holds it");
+    assert_eq!(server.requests(), ["GET", "PUT", "GET"], "another replica holds it");
 }

@@ -23,7 +23,7 @@ use crate::network_test::agents::AskError;
 struct Agents {
     /// How long a probe takes.
     each: Duration,
-    asked: Mutex<Vec<Instant>>,
+    probe_times: Mutex<Vec<Instant>>,
     /// Probes that take place now; the most so far.
     open: Arc<Mutex<(usize, usize)>>,
 }
@@ -51,7 +51,7 @@ impl AgentCalls for Agents {
     }
 
     async fn ask(&self, _: &str, _: &ProbeRequest, _: Duration) -> Result<ProbeReport, AskError> {
-        self.asked.lock().unwrap().push(Instant::now());
+        self.probe_times.lock().unwrap().push(Instant::now());
         let _open = Open::new(&self.open);
         sleep(self.each).await;
         let tally = Tally { sent: 5, received: 5, failure: None, micros: vec![100; 5] };
@@ -72,7 +72,7 @@ struct Scene {
 
 impl Scene {
     fn new(each: Duration) -> Self {
-        let agents = Arc::new(Agents { each, asked: Mutex::default(), open: Arc::default() });
+        let agents = Arc::new(Agents { each, probe_times: Mutex::default(), open: Arc::default() });
         let written = Arc::new(Mutex::new(Vec::new()));
         let context = NetworkTests {
             client: client(written.clone()),
@@ -99,7 +99,7 @@ impl Scene {
     }
 
     fn probes(&self) -> usize {
-        self.agents.asked.lock().unwrap().len()
+        self.agents.probe_times.lock().unwrap().len()
     }
 
     /// The names of tests that were written with a state.
@@ -165,8 +165,8 @@ async fn test_with_an_interval_runs_again_and_stays() {
     let mut scene = Scene::new(Duration::from_secs(1));
     scene.create("standing", 1, &json!({ "intervalSeconds": 300, "ttlSecondsAfterFinished": 0 }));
     wait_for("the third run", || scene.names("Finished").len() == 3).await;
-    let asked = scene.agents.asked.lock().unwrap().clone();
-    let between: Vec<u64> = asked.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    let probe_times = scene.agents.probe_times.lock().unwrap().clone();
+    let between: Vec<u64> = probe_times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
     // The API's times have whole seconds, and do not pass while the clock is paused.
     assert!(between.iter().all(|seconds| (299..=301).contains(seconds)), "{between:?}");
     assert!(scene.written.lock().unwrap().iter().all(|(_, status)| !status.is_null()), "it is not deleted");

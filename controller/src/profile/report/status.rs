@@ -10,7 +10,7 @@ use crate::profile::plan::state::{State, VnicProblem};
 use crate::profile::select::selection::{InactiveReason, is_leaving};
 
 /// The most names in a status.
-const MOST_NAMES: usize = 10;
+const MAX_NAMES: usize = 10;
 
 /// The new status, if it differs. The counts of a profile that is being deleted stay.
 pub(crate) fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
@@ -27,7 +27,7 @@ pub(crate) fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatu
         observed_generation: generation,
         conditions: before.conditions.clone(),
         summary: Some(summary(report)),
-        failing_nodes: failing(report).map(|(node, _)| node.to_owned()).take(MOST_NAMES).collect(),
+        failing_nodes: failing(report).map(|(node, _)| node.to_owned()).take(MAX_NAMES).collect(),
     };
     set(&mut status.conditions, Condition::new(ConditionType::Ready, reason, &message, now));
     (status != before).then_some(status)

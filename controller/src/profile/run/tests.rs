@@ -23,7 +23,7 @@ struct Server {
     /// Whether it accepts them.
     takes: bool,
     /// The names of requested VnicAttachments, in order.
-    asked: Vec<String>,
+    requested: Vec<String>,
     /// Their events: reason and note.
     reported: Vec<(String, String)>,
 }
@@ -39,7 +39,7 @@ impl Server {
             return (200, json!({ "metadata": { "name": "pool" }, "spec": { "attachments": [] } }));
         }
         let name = body["metadata"]["name"].as_str().unwrap();
-        self.asked.push(name.to_owned());
+        self.requested.push(name.to_owned());
         match self.takes {
             true => (201, body),
             false => (403, json!({ "apiVersion": "v1", "kind": "Status", "message": "no VNICs today", "code": 403 })),
@@ -69,14 +69,14 @@ async fn a_profile_paused_during_creation_creates_no_more() {
     let profiles =
         Profiles { client, store: store_of, nominated, metrics, events, grace: GRACE, round, chance: || 1.0 };
     let playing = async {
-        while server.lock().unwrap().asked.len() < 10 {
+        while server.lock().unwrap().requested.len() < 10 {
             sleep(Duration::from_millis(1)).await;
         }
         let mut paused = VnicProfile::clone(store.profiles().iter().next().unwrap());
         paused.spec.paused = true;
         store.profiles_mut().apply(api::Received(Ok(paused)));
         sleep(Duration::from_hours(1)).await;
-        let created = server.lock().unwrap().asked.len();
+        let created = server.lock().unwrap().requested.len();
         assert!(created < 100, "{created} were created although it was paused");
     };
     tokio::select! {
@@ -98,12 +98,12 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
     let playing = async {
         let began = Instant::now();
         sleep(Duration::from_mins(1)).await;
-        let first = server.lock().unwrap().asked.len();
+        let first = server.lock().unwrap().requested.len();
         sleep(Duration::from_mins(19)).await;
         let server_now = std::mem::replace(&mut *server.lock().unwrap(), Server { takes: true, ..Server::default() });
-        println!("{first} requests in the first minute, {} in twenty", server_now.asked.len());
+        println!("{first} requests in the first minute, {} in twenty", server_now.requested.len());
         assert!((1_000..1_070).contains(&first), "each once: {first}");
-        assert!(server_now.asked.len() - first <= 120, "{}", server_now.asked.len());
+        assert!(server_now.requested.len() - first <= 120, "{}", server_now.requested.len());
         let reported: Vec<&str> = server_now.reported.iter().map(|(reason, _)| reason.as_str()).collect();
         assert_eq!(reported, ["StampingFailed"; 3], "at once, then about every ten minutes");
         let last = &server_now.reported[2].1;
@@ -113,10 +113,10 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
         );
         // From here all are accepted; without a watch each is created again in every reconcile.
         let all_by = Instant::now() + Duration::from_secs(140);
-        while server.lock().unwrap().asked.len() < 1_001 {
+        while server.lock().unwrap().requested.len() < 1_001 {
             // As the watch does with a created object.
             store.changed().notify_one();
-            assert!(Instant::now() < all_by, "{} after {:?}", server.lock().unwrap().asked.len(), began.elapsed());
+            assert!(Instant::now() < all_by, "{} after {:?}", server.lock().unwrap().requested.len(), began.elapsed());
             sleep(Duration::from_secs(1)).await;
         }
     };

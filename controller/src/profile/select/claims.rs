@@ -48,7 +48,7 @@ pub(crate) fn claims<'a>(
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
 ) -> Vec<Claim<'a>> {
-    let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
+    let stamp_names: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
     let mut holders: BTreeMap<(&Ocid, &VnicName), &str> = BTreeMap::new();
     for stamp in
         stamps.iter().filter(|stamp| there.objects.get(stamp.name.as_str()).is_some_and(|own| is_its(own, stamp)))
@@ -57,7 +57,7 @@ pub(crate) fn claims<'a>(
     }
     let mut claims = Vec::with_capacity(stamps.len());
     for stamp in stamps {
-        claims.push(claim(stamp, there, selections, &wanted, &mut holders));
+        claims.push(claim(stamp, there, selections, &stamp_names, &mut holders));
     }
     claims
 }
@@ -66,7 +66,7 @@ fn claim<'a, 's>(
     stamp: &'s TemplateObject,
     there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
-    wanted: &BTreeSet<&str>,
+    stamp_names: &BTreeSet<&str>,
     holders: &mut BTreeMap<(&'s Ocid, &'s VnicName), &'s str>,
 ) -> Claim<'a> {
     let (profile, name) = (&stamp.profile, stamp.name.as_str());
@@ -87,7 +87,7 @@ fn claim<'a, 's>(
     let others = there.in_place(instance, vnic);
     let mut stay = others.iter().map(|other| (other, other.metadata.name.as_deref().unwrap_or_default()));
     let stays = stay.find(|(other, name)| {
-        let goes = !wanted.contains(name) && will_go(other, selections);
+        let goes = !stamp_names.contains(name) && will_go(other, selections);
         other.metadata.deletion_timestamp.is_none() && !goes
     });
     match stays {

@@ -87,38 +87,38 @@ impl TemplateObject {
 
     /// How an object of the same name differs.
     pub(crate) fn difference(&self, object: &VnicAttachment) -> Difference {
-        let (there, wanted) = (&object.spec.vnic, self.template.as_ref());
+        let (there, template) = (&object.spec.vnic, self.template.as_ref());
         let fixed = [
-            ("purpose", there.purpose != wanted.purpose),
-            ("mode", there.mode != wanted.mode),
-            ("subnetId", there.subnet_id != wanted.subnet_id),
-            ("nicIndex", there.nic_index.unwrap_or(0) != wanted.nic_index.unwrap_or(0)),
-            ("assignPublicIp", there.assign_public_ip != wanted.assign_public_ip),
+            ("purpose", there.purpose != template.purpose),
+            ("mode", there.mode != template.mode),
+            ("subnetId", there.subnet_id != template.subnet_id),
+            ("nicIndex", there.nic_index.unwrap_or(0) != template.nic_index.unwrap_or(0)),
+            ("assignPublicIp", there.assign_public_ip != template.assign_public_ip),
             // A VNIC that exists keeps its address.
-            ("privateIp", there.private_ip != wanted.private_ip && !has_vnic(object)),
+            ("privateIp", there.private_ip != template.private_ip && !has_vnic(object)),
         ];
         let fixed = names(&fixed);
         if !fixed.is_empty() {
             return Difference::Fixed(fixed);
         }
         let changeable = [
-            ("nsgIds", there.nsg_ids != wanted.nsg_ids),
-            ("ipv4Count", there.ipv4_count != wanted.ipv4_count),
-            ("ipv6Count", there.ipv6_count != wanted.ipv6_count),
-            ("allowedNamespaces", there.allowed_namespaces != wanted.allowed_namespaces),
-            ("subnetRoute", there.subnet_route != wanted.subnet_route),
-            ("routes", there.routes != wanted.routes),
-            ("mtu", there.mtu != wanted.mtu),
-            ("skipSourceDestCheck", there.skip_source_dest_check != wanted.skip_source_dest_check),
-            ("displayName", there.display_name != wanted.display_name),
-            ("freeformTags", there.freeform_tags != wanted.freeform_tags),
-            ("onDelete", there.on_delete != wanted.on_delete),
+            ("nsgIds", there.nsg_ids != template.nsg_ids),
+            ("ipv4Count", there.ipv4_count != template.ipv4_count),
+            ("ipv6Count", there.ipv6_count != template.ipv6_count),
+            ("allowedNamespaces", there.allowed_namespaces != template.allowed_namespaces),
+            ("subnetRoute", there.subnet_route != template.subnet_route),
+            ("routes", there.routes != template.routes),
+            ("mtu", there.mtu != template.mtu),
+            ("skipSourceDestCheck", there.skip_source_dest_check != template.skip_source_dest_check),
+            ("displayName", there.display_name != template.display_name),
+            ("freeformTags", there.freeform_tags != template.freeform_tags),
+            ("onDelete", there.on_delete != template.on_delete),
             ("requestedAddresses", !object.spec.requested_addresses.is_empty()),
         ];
         let changeable = names(&changeable);
         // Destructured, nothing copied: a new field is a compile error here.
         let VnicAttachmentSpec { instance_id, requested_addresses, vnic } = &object.spec;
-        let is_same_vnic = vnic == wanted || vnic == self.with_address_of(object).template.as_ref();
+        let is_same_vnic = vnic == template || vnic == self.with_address_of(object).template.as_ref();
         let is_same = *instance_id == self.instance && requested_addresses.is_empty() && is_same_vnic;
         match (changeable.is_empty(), is_same) {
             (true, true) => Difference::None,

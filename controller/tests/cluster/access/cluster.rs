@@ -132,8 +132,8 @@ impl Cluster {
                 == (&other.namespace, &other.group, &other.resource, &other.name, &other.verb)
         };
         for right in each_right(&self.all) {
-            let wanted = given.iter().any(|given| same(given, &right));
-            wait_until(&format!("{right} is {wanted}"), async || self.may(&right).await == wanted).await;
+            let is_given = given.iter().any(|given| same(given, &right));
+            wait_until(&format!("{right} is {is_given}"), async || self.may(&right).await == is_given).await;
         }
     }
 

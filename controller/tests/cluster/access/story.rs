@@ -33,7 +33,7 @@ use crate::scene::reason;
 
 const LOG: &str = "log";
 const AGENT: &str = "oke-node-agent";
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A cluster and an OCI for the story.
 struct Scene<'c> {
@@ -102,7 +102,7 @@ impl<'c> Scene<'c> {
         self.until("the user's VNIC is ready", async |scene| scene.is_ready("own").await).await?;
         self.until("the profile's VNIC is ready", async |scene| scene.stamped_ready("before").await == [true]).await?;
         self.until("the profile says so", async |scene| scene.profile_is_ready("before").await).await?;
-        self.until("an event tells of it", async |scene| scene.is_told("own").await).await?;
+        self.until("an event tells of it", async |scene| scene.has_event("own").await).await?;
         self.until("its key is published, and the key of a pod that is gone removed", async |scene| {
             scene.published().await == [format!("{NAME}-0")]
         })
@@ -245,7 +245,7 @@ impl<'c> Scene<'c> {
             if begun.elapsed() > self.within {
                 return Err(part);
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         self.slowest = self.slowest.max(begun.elapsed());
         Ok(())
@@ -417,7 +417,7 @@ impl<'c> Scene<'c> {
         find(&status.conditions, ConditionType::Ready).is_some_and(Condition::is_true)
     }
 
-    async fn is_told(&self, name: &str) -> bool {
+    async fn has_event(&self, name: &str) -> bool {
         let events: Api<Event> = Api::namespaced(self.cluster.admin.clone(), "default");
         let uid = Some(self.uid(name).await);
         let about = |event: &Event| event.regarding.as_ref().and_then(|object| object.uid.clone()) == uid;

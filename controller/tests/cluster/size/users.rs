@@ -11,7 +11,7 @@ use super::scene::{
 };
 
 /// The most bytes in etcd of a user's own object, its managed fields included; an annotation of `kubectl apply` comes on top.
-const MOST: usize = 2700;
+const MAX_OBJECT_BYTES: usize = 2700;
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 fn object(name: &str, spec: &Value) -> Value {
@@ -71,7 +71,7 @@ async fn users_own_vnic_is_small_and_its_refusal_complete() {
     for (name, spec) in usual() {
         apply(&objects, name, &spec).await.unwrap();
         let bytes = bytes(&objects, name, &in_order()).await;
-        assert!(bytes <= MOST, "{name}: {bytes}");
+        assert!(bytes <= MAX_OBJECT_BYTES, "{name}: {bytes}");
         let ours = |subresource: &str| ("oke-node-controller".to_owned(), subresource.to_owned());
         // Who wrote the status last owns it whole: an entry for the agent is one less for the controller.
         let agents = ("oke-node-agent".to_owned(), "status".to_owned());
@@ -126,7 +126,7 @@ async fn largest_users_own_vnic_stays_within_its_bound() {
         *most = (*most).max(bytes(&objects, &name, &leaving()).await);
     }
     println!("the largest of a user's own takes {most} bytes, that of a VNIC that pods share {most_shared}");
-    assert!(most <= MOST && most_shared <= MOST + POD_ADDRESSES_MAX, "{most}, {most_shared}");
+    assert!(most <= MAX_OBJECT_BYTES && most_shared <= MAX_OBJECT_BYTES + POD_ADDRESSES_MAX, "{most}, {most_shared}");
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn client_side_applied_object_keeps_no_managed_fields() {
         apply_by_kubectl(&objects, &name, &spec).await.unwrap();
         for (verdict, mtu) in verdicts().iter().zip(2000..) {
             let bytes = bytes(&objects, &name, verdict).await;
-            assert!(bytes <= MOST, "{name}: {bytes}");
+            assert!(bytes <= MAX_OBJECT_BYTES, "{name}: {bytes}");
             assert_eq!(writers(&objects, &name).await, [], "{name}");
             spec["mtu"] = json!(mtu);
             let applied = apply_by_kubectl(&objects, &name, &spec).await.unwrap();

@@ -110,7 +110,7 @@ async fn deadline_ends_request_even_with_attempts_left() {
 
 #[tokio::test]
 async fn a_huge_reply_is_cut_off() {
-    for reply in [Reply::Endless, good(&" ".repeat(LONGEST_REPLY + 1))] {
+    for reply in [Reply::Endless, good(&" ".repeat(MAX_REPLY + 1))] {
         let (instance, _) = ask(vec![reply], patient()).await;
         assert_eq!(failure(instance), "(attempt 1): the reply is longer than 1048576 bytes");
     }

@@ -9,7 +9,7 @@ use ipam::{BootTime, Error, FreedAddress, Pools, Store};
 
 use crate::node::{boot, everything, pools, record, request, reserve};
 
-const LATER: BootTime = BootTime(9);
+const SECOND_TIME: BootTime = BootTime(9);
 
 /// Three pods, one of them under way, and an address that was freed.
 fn worn(dir: &Path, pools: &Pools) -> Store {
@@ -26,7 +26,7 @@ fn worn(dir: &Path, pools: &Pools) -> Store {
 
 fn add(store: &Store, pools: &Pools, id: &str) -> Result<IpAddr, Error> {
     let key = request(id).key;
-    let got = store.update_for(&key, |held| held.reserve(pools, request(id), LATER))?;
+    let got = store.update_for(&key, |held| held.reserve(pools, request(id), SECOND_TIME))?;
     store.commit(&key)?;
     Ok(got.allocation.addresses[0].address)
 }
@@ -60,7 +60,7 @@ fn truncated_index_is_refused_and_rebuilt_from_records() {
         store.update(|_| Ok::<_, Error>(())).unwrap();
         assert_eq!(held(&store), before, "{length}");
         assert!(!before.contains(&add(&store, &pools, "e").unwrap()));
-        store.update(|held| Ok::<_, Error>(held.release(&request("e").key, LATER))).unwrap();
+        store.update(|held| Ok::<_, Error>(held.release(&request("e").key, SECOND_TIME))).unwrap();
     }
 }
 
@@ -233,12 +233,12 @@ fn lost_index_is_rebuilt_from_records_before_release() {
     fs::remove_file(dir.path().join("allocations.json")).unwrap();
     assert!(store.read().unwrap().is_empty(), "so that a reader makes sure first");
     let key = request("a").key;
-    let released = store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, LATER))).unwrap().unwrap();
+    let released = store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, SECOND_TIME))).unwrap().unwrap();
     let mut after = store.read().unwrap();
     after.allocations.sort_by(|a, b| a.key.cmp(&b.key));
     assert_eq!(after.allocations, before[1..], "the other ones are on record");
     assert!(after.freed.iter().any(|freed| freed.address == released.addresses[0].address && !freed.forgotten));
-    let next = store.update_for(&request("e").key, |held| held.reserve(&pools, request("e"), LATER)).unwrap();
+    let next = store.update_for(&request("e").key, |held| held.reserve(&pools, request("e"), SECOND_TIME)).unwrap();
     assert_eq!((next.unforgotten.len(), next.rested.is_some()), (1, true), "what else there was is not known any more");
 }
 
@@ -272,7 +272,7 @@ fn del_removes_files_staged_by_killed_add() {
     fs::copy(&made, staged).unwrap();
     fs::copy(elsewhere.path().join("allocations.json"), dir.path().join("allocations.json.new")).unwrap();
     let key = request("e").key;
-    assert_eq!(store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, LATER))).unwrap(), None);
+    assert_eq!(store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, SECOND_TIME))).unwrap(), None);
     assert_eq!(everything(dir.path()), before);
 }
 

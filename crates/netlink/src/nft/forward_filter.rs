@@ -37,7 +37,7 @@ const NFT_META_IIFNAME: u32 = 6;
 const NFT_META_OIFNAME: u32 = 7;
 
 /// The most rules kept of a table, some 200 bytes each: far more than any table has about links.
-const MOST_RULES: usize = 20_000;
+const MAX_RULES: usize = 20_000;
 
 /// Jumps within jumps; the kernel allows 16.
 const DEEPEST: u32 = 16;
@@ -157,7 +157,7 @@ impl Socket {
             || (Rules::new(), 0),
             |(rules, kept), payload| {
                 let Some((chain, rule)) = rule(payload)? else { return Ok(()) };
-                if *kept == MOST_RULES {
+                if *kept == MAX_RULES {
                     return Err(Cause::Invalid("there are more than 20,000 rules about links"));
                 }
                 *kept += 1;

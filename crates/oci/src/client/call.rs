@@ -18,7 +18,7 @@ use crate::retry_token::RetryToken;
 pub(super) const CORE: &str = "20160918";
 
 /// The longest message kept of a refusal, in characters; Oracle's messages have a few hundred at most.
-const LONGEST_MESSAGE: usize = 1000;
+const MAX_MESSAGE: usize = 1000;
 
 /// One call.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(crate) fn refusal(answer: &Answer) -> Refusal {
     let complaint = serde_json::from_slice::<ErrorBody>(&answer.body);
     let (code, message) = match complaint {
         Ok(complaint) => {
-            (complaint.code, vcn::excerpt(&complaint.message.unwrap_or_default(), LONGEST_MESSAGE).into_owned())
+            (complaint.code, vcn::excerpt(&complaint.message.unwrap_or_default(), MAX_MESSAGE).into_owned())
         }
         Err(_) => (String::new(), beginning(&answer.body)),
     };

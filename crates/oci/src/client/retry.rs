@@ -48,7 +48,7 @@ pub(crate) enum Decision {
 
 /// Attempts where eventual consistency (a subnet just created, a policy just granted) or another client may be the cause:
 /// better than to block a worker for long.
-const FEW: u32 = 3;
+const MAX_ATTEMPTS_WHEN_REFUSED: u32 = 3;
 
 /// Decides. [`Decision::After`] ends before the deadline.
 pub(crate) fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
@@ -59,9 +59,9 @@ pub(crate) fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
     let most = match failure.kind() {
         Kind::Login if is_401(failure) && !renewed => return Decision::RenewLogin,
         // The login has had attempts of its own.
-        _ if is_transient_login(failure) => policy.attempts.min(FEW),
+        _ if is_transient_login(failure) => policy.attempts.min(MAX_ATTEMPTS_WHEN_REFUSED),
         Kind::Unavailable | Kind::Throttled => policy.attempts,
-        Kind::Busy | Kind::RelatedNotFoundOrForbidden => policy.attempts.min(FEW),
+        Kind::Busy | Kind::RelatedNotFoundOrForbidden => policy.attempts.min(MAX_ATTEMPTS_WHEN_REFUSED),
         Kind::Login | Kind::Limit | Kind::Conflict | Kind::Changed | Kind::NotFoundOrForbidden => {
             return Decision::Stop;
         }

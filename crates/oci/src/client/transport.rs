@@ -31,7 +31,7 @@ pub enum Trust {
 }
 
 /// The longest accepted answer, in bytes. A page of a thousand attachments is about 700 KiB.
-const LONGEST_ANSWER: usize = 8 << 20;
+const MAX_ANSWER: usize = 8 << 20;
 /// How long a connection is kept without use. Load balancers drop idle ones after a minute or so.
 const IDLE: Duration = Duration::from_secs(30);
 /// The time limit for connecting, so that a black hole leaves time for another attempt.
@@ -114,7 +114,7 @@ impl Transport {
             if error.is_connect() { Failure::NoConnection(error.into()) } else { Failure::Broken(error.into()) }
         })?;
         let (parts, body) = response.into_parts();
-        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
+        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| {
             let is_long = error.is::<LengthLimitError>();
             if is_long {
                 Failure::Unreadable { beginning: String::new(), source: error }

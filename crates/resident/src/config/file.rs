@@ -15,10 +15,10 @@ use nix::fcntl::OFlag;
 use super::{GivenValue, Place, Problem};
 
 /// No configuration is this long, and a ConfigMap cannot be longer.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The most lines that set a key; there are fewer keys.
-const MOST: usize = 1000;
+const MAX_KEYS: usize = 1000;
 
 /// All of a file.
 ///
@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> io::Result<String> {
         return refused("it is no regular file");
     }
     let mut text = String::new();
-    if file.take(LONGEST + 1).read_to_string(&mut text)? as u64 > LONGEST {
+    if file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_FILE_BYTES {
         return refused("it is longer than 1 MiB");
     }
     Ok(text)
@@ -46,8 +46,8 @@ pub fn parse(path: &Path, text: &str) -> (Vec<(String, GivenValue)>, Vec<Problem
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        if given.len() + problems.len() >= MOST {
-            problems.push(Problem::new(place, "", format!("more than {MOST} lines: the rest was not read")));
+        if given.len() + problems.len() >= MAX_KEYS {
+            problems.push(Problem::new(place, "", format!("more than {MAX_KEYS} lines: the rest was not read")));
             break;
         }
         // No key is this long.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::redaction::{Redactions, Redactor};
 
 /// The longest entry, in bytes. A longer one is left out, which README.txt says.
-const LONGEST: usize = 4 << 20;
+const MAX_ENTRY_BYTES: usize = 4 << 20;
 
 pub(super) struct Archive<W: Write> {
     tar: tar::Builder<W>,
@@ -27,7 +27,7 @@ impl<W: Write> Archive<W> {
 
     /// Adds a text without its secrets, unless it is too long.
     pub(super) fn text(&mut self, name: &str, text: &str) -> io::Result<()> {
-        if text.len() <= LONGEST {
+        if text.len() <= MAX_ENTRY_BYTES {
             let text = self.redactor.text(text);
             return self.entry(name, text.as_bytes());
         }
@@ -102,16 +102,16 @@ mod tests {
     #[test]
     fn entry_that_is_too_long_is_missing() {
         let mut archive = Archive::new(Vec::new()).unwrap();
-        archive.text("long.txt", &"x".repeat(LONGEST + 1)).unwrap();
-        archive.text("short.txt", &"x".repeat(LONGEST)).unwrap();
+        archive.text("long.txt", &"x".repeat(MAX_ENTRY_BYTES + 1)).unwrap();
+        archive.text("short.txt", &"x".repeat(MAX_ENTRY_BYTES)).unwrap();
         archive.readme("Head").unwrap();
         let (tar, _) = archive.finish().unwrap();
         let mut entries = tar::Archive::new(tar.as_slice());
         let mut entries = entries.entries().unwrap().map(Result::unwrap);
-        assert_eq!(entries.next().unwrap().size(), LONGEST as u64);
+        assert_eq!(entries.next().unwrap().size(), MAX_ENTRY_BYTES as u64);
         let mut readme = String::new();
         entries.next().unwrap().read_to_string(&mut readme).unwrap();
-        let line = format!("long.txt: its {} bytes are too long for a bundle", LONGEST + 1);
+        let line = format!("long.txt: its {} bytes are too long for a bundle", MAX_ENTRY_BYTES + 1);
         assert!(readme.contains(&line) && entries.next().is_none(), "{readme}");
     }
 }

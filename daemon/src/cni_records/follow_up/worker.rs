@@ -18,7 +18,7 @@ const ANNOUNCE: &str = "announce";
 const FORGET: &str = "forget";
 
 /// Time limit of one walk through a table of millions of connections; announcements wait for it.
-const LONGEST_WALK: Duration = Duration::from_secs(60);
+const WALK_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Worker {
@@ -123,12 +123,12 @@ impl Worker {
         }
         let begun = Instant::now();
         let socket = conntrack::Socket::open().map_err(|error| chain(&error))?;
-        let deleted = socket.delete_by_addresses(addresses, || begun.elapsed() < LONGEST_WALK);
+        let deleted = socket.delete_by_addresses(addresses, || begun.elapsed() < WALK_TIMEOUT);
         let deleted = deleted.map_err(|error| chain(&error))?;
         self.agent.metrics.connections_forgotten(deleted.connections);
         match deleted.all {
             true => Ok(()),
-            false => Err(format!("not all connections were removed within {} s", LONGEST_WALK.as_secs())),
+            false => Err(format!("not all connections were removed within {} s", WALK_TIMEOUT.as_secs())),
         }
     }
 

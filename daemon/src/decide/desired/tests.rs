@@ -54,19 +54,19 @@ fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [L
 }
 
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> DesiredState {
-    wanted(facts(vnics, npn, links), &slots(vnics), policy(true, false, true))
+    desired_state(facts(vnics, npn, links), &slots(vnics), policy(true, false, true))
 }
 
-fn reasons(wanted: &DesiredState) -> Vec<(Reason, Option<&str>)> {
-    wanted.conditions.iter().map(|it| (it.reason, it.subject.as_deref().and_then(last_part))).collect()
+fn reasons(desired: &DesiredState) -> Vec<(Reason, Option<&str>)> {
+    desired.conditions.iter().map(|it| (it.reason, it.subject.as_deref().and_then(last_part))).collect()
 }
 
 fn last_part(ocid: &str) -> Option<&str> {
     ocid.rsplit('.').next()
 }
 
-fn served(wanted: &DesiredState) -> Vec<(&str, String, TableId)> {
-    let vnics = &wanted.network.as_ref().unwrap().vnics;
+fn served(desired: &DesiredState) -> Vec<(&str, String, TableId)> {
+    let vnics = &desired.network.as_ref().unwrap().vnics;
     vnics.iter().map(|it| (it.vnic.id.unique_id(), it.placement.link().to_string(), it.table)).collect()
 }
 
@@ -77,18 +77,18 @@ fn vnics_beyond_the_marks_are_configured_and_reported() {
     let vnics: Vec<Vnic> = vm_vnics().into_iter().take(1).chain(more).collect();
     let links: Vec<Link> =
         std::iter::once(link("ens3", 0x0a)).chain((12..20).map(|last| link(&format!("ens{last}"), last))).collect();
-    let wanted = want(&vnics, &links, None);
-    assert_eq!(served(&wanted).len(), 8);
-    assert_eq!(reasons(&wanted), [(Reason::ReturnPathMissing, Some("v19"))]);
-    assert!(!wanted.conditions[0].blocks());
+    let desired = want(&vnics, &links, None);
+    assert_eq!(served(&desired).len(), 8);
+    assert_eq!(reasons(&desired), [(Reason::ReturnPathMissing, Some("v19"))]);
+    assert!(!desired.conditions[0].blocks());
 }
 
 #[test]
 fn nothing_is_configured_without_the_primary_link() {
-    let wanted = want(&vm_vnics(), &[link("ens5", 0x0b)], None);
-    assert_eq!(wanted.network, None);
-    assert_eq!(reasons(&wanted), [(Reason::PrimaryLinkMissing, Some("primary"))]);
-    assert!(wanted.conditions[0].blocks());
+    let desired = want(&vm_vnics(), &[link("ens5", 0x0b)], None);
+    assert_eq!(desired.network, None);
+    assert_eq!(reasons(&desired), [(Reason::PrimaryLinkMissing, Some("primary"))]);
+    assert!(desired.conditions[0].blocks());
 }
 
 /// What comes in by another one for an address that nothing here has may be on its way through this node.
@@ -112,8 +112,8 @@ fn only_vnic_of_the_native_pod_network_has_pod_blocks() {
 fn family_missing_in_metadata_comes_from_the_native_pod_network() {
     let mut vnics = vm_vnics();
     vnics[1].addressing.ipv4 = None;
-    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], Some(&npn("SUCCESS")));
-    let network = wanted.network.unwrap();
+    let desired = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], Some(&npn("SUCCESS")));
+    let network = desired.network.unwrap();
     let ipv4 = network.vnics[0].vnic.addressing.ipv4.clone().unwrap();
     assert_eq!(ipv4.address, "10.0.33.16".parse::<std::net::IpAddr>().unwrap());
 }
@@ -136,8 +136,8 @@ fn pod_vnic_with_ipv6_that_the_native_pod_network_lacks_is_reported() {
 fn vnic_without_address_is_not_configured() {
     let mut vnics = [vm_vnics(), vec![vnic("vlan", 0x0c, "10.0.64")]].concat();
     vnics[2].addressing = PerFamily::default();
-    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)], None);
-    assert_eq!(served(&wanted), [("pods", "ens5".to_owned(), TableId(1000))]);
+    let desired = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)], None);
+    assert_eq!(served(&desired), [("pods", "ens5".to_owned(), TableId(1000))]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn host_keeps_the_ipv6_address_that_a_rule_marks_as_its_own() {
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
     let of = |npn: Option<&NativePodNetwork>, own: &[HostAddress]| {
         let facts = HostFacts { own, ..facts(&vnics, npn, &links) };
-        let network = wanted(facts, &slots(&vnics), policy(true, false, true)).network.unwrap();
+        let network = desired_state(facts, &slots(&vnics), policy(true, false, true)).network.unwrap();
         network.vnics[0].vnic.addressing.ipv6.as_ref().unwrap().listed().collect::<Vec<_>>()
     };
     let own = |table, last| HostAddress { table: TableId(table), address: ip(last), is_assigned: true };
@@ -181,7 +181,7 @@ fn vnic_without_free_host_address_is_reported_by_family() {
     let reported = |held: &[IpAddr], ipv6, ours| {
         let held = held.iter().copied().collect();
         let facts = HostFacts { held: &held, ipv6, ..facts(&vnics, None, &links) };
-        wanted(facts, &slots(&vnics), policy(ours, false, true)).conditions
+        desired_state(facts, &slots(&vnics), policy(ours, false, true)).conditions
     };
     let about = |vnic: &Vnic, family: &str, address: IpAddr| {
         let message = format!(
@@ -212,8 +212,11 @@ fn bare_metal() -> Vec<Vnic> {
 
 #[test]
 fn bare_metal_ports_come_before_their_vlans() {
-    let wanted = want(&bare_metal(), &[link("eth0", 0x0a), link("eth1", 0x0c)], None);
-    assert_eq!(served(&wanted), [("port1", "eth1".into(), TableId(1001)), ("tagged", "nic1.12".into(), TableId(1000))]);
+    let desired = want(&bare_metal(), &[link("eth0", 0x0a), link("eth1", 0x0c)], None);
+    assert_eq!(
+        served(&desired),
+        [("port1", "eth1".into(), TableId(1001)), ("tagged", "nic1.12".into(), TableId(1000))]
+    );
 }
 
 #[test]
@@ -238,9 +241,9 @@ fn foreign_link_with_name_of_vlan_is_reported_and_kept() {
 fn vnic_with_the_primary_links_mac_is_not_configured() {
     let mut vnics = vm_vnics();
     vnics[1].mac = mac(0x0a);
-    let wanted = want(&vnics, &[link("ens3", 0x0a)], None);
-    assert_eq!(served(&wanted), []);
-    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("pods"))]);
+    let desired = want(&vnics, &[link("ens3", 0x0a)], None);
+    assert_eq!(served(&desired), []);
+    assert_eq!(reasons(&desired), [(Reason::LinkMissing, Some("pods"))]);
 }
 
 #[test]
@@ -252,8 +255,8 @@ fn vlan_link_that_foreign_pods_may_use_stays() {
     (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
     vlan.alias = Some("vcn-native:ocid1.vnic.oc1.iad.tagged".into());
     let links = [link("eth0", 0x0a), link("eth1", 0x0c), vlan];
-    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), policy(false, true, false));
-    assert_eq!(served(&wanted), [("port1", "eth1".into(), TableId(1001))]);
+    let desired = desired_state(facts(&vnics, Some(&npn), &links), &slots(&vnics), policy(false, true, false));
+    assert_eq!(served(&desired), [("port1", "eth1".into(), TableId(1001))]);
     let made = LinkSpec {
         name: "nic1.12".parse().unwrap(),
         kind: LinkKind::Vlan { parent: "eth1".parse().unwrap(), tag: VlanTag::new(12).unwrap() },
@@ -262,7 +265,7 @@ fn vlan_link_that_foreign_pods_may_use_stays() {
         up: false,
         alias: Some("vcn-native:ocid1.vnic.oc1.iad.tagged".into()),
     };
-    assert_eq!(wanted.spared, [Object::Link(made)]);
+    assert_eq!(desired.spared, [Object::Link(made)]);
 }
 
 /// As OKE's own CNI has it: the VNIC is attached first, and named last.
@@ -271,24 +274,24 @@ fn potential_oke_vnic_waits_for_a_finished_native_pod_network() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let unnamed = |state| NativePodNetwork { vnics: Vec::new(), ..npn(state) };
-    let wanted = |npn: Option<&NativePodNetwork>, oke: bool| {
+    let outcome = |npn: Option<&NativePodNetwork>, oke: bool| {
         let policy = policy(false, oke, false);
-        let wanted = wanted(facts(&vnics, npn, &links), &slots(&vnics), policy);
+        let desired = desired_state(facts(&vnics, npn, &links), &slots(&vnics), policy);
         let ids = |ids: Vec<&Ocid>| ids.into_iter().map(|id| id.unique_id().to_owned()).collect::<Vec<_>>();
-        let served: Vec<&Ocid> = wanted.network.iter().flat_map(|it| &it.vnics).map(|it| &it.vnic.id).collect();
-        let undecided = wanted.undecided.iter().map(|it| &it.vnic.id).collect();
-        let spared = wanted.spared.iter().any(|it| it.to_string().contains("1537 from 10.0.33.7"));
-        (ids(served), ids(wanted.left_alone.keys().collect()), ids(undecided), spared)
+        let served: Vec<&Ocid> = desired.network.iter().flat_map(|it| &it.vnics).map(|it| &it.vnic.id).collect();
+        let undecided = desired.undecided.iter().map(|it| &it.vnic.id).collect();
+        let spared = desired.spared.iter().any(|it| it.to_string().contains("1537 from 10.0.33.7"));
+        (ids(served), ids(desired.left_alone.keys().collect()), ids(undecided), spared)
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let (none, both) = (names(&[]), names(&["pods", "storage"]));
     for npn in [None, Some(&unnamed("IN_PROGRESS")), Some(&unnamed("BACKOFF")), Some(&unnamed("SUCCESS"))] {
-        assert_eq!(wanted(npn, true), (none.clone(), both.clone(), both.clone(), true), "{npn:?}");
+        assert_eq!(outcome(npn, true), (none.clone(), both.clone(), both.clone(), true), "{npn:?}");
     }
     let (pods, storage) = (names(&["pods"]), names(&["storage"]));
-    assert_eq!(wanted(Some(&npn("BACKOFF")), true), (none.clone(), both.clone(), storage.clone(), true));
-    assert_eq!(wanted(Some(&npn("SUCCESS")), true), (storage, pods, none.clone(), false));
-    assert_eq!(wanted(None, false), (both, none.clone(), none, true), "nothing of OKE's is here");
+    assert_eq!(outcome(Some(&npn("BACKOFF")), true), (none.clone(), both.clone(), storage.clone(), true));
+    assert_eq!(outcome(Some(&npn("SUCCESS")), true), (storage, pods, none.clone(), false));
+    assert_eq!(outcome(None, false), (both, none.clone(), none, true), "nothing of OKE's is here");
 }
 
 #[test]
@@ -296,10 +299,10 @@ fn vnic_requested_for_pods_is_not_changed_beside_okes_cni() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     for (purpose, served_too) in [("Host", &["storage"][..]), ("Pods", &[])] {
-        let asked = requests(&requested(attachment(&json!({ "purpose": purpose }), &json!({}))));
-        let facts = HostFacts { requests: &asked, ..facts(&vnics, None, &links) };
-        let wanted = wanted(facts, &slots(&vnics), policy(false, true, true));
-        let ids: Vec<&str> = served(&wanted).into_iter().map(|(id, ..)| id).collect();
+        let requests_of_vnic = requests(&requested(attachment(&json!({ "purpose": purpose }), &json!({}))));
+        let facts = HostFacts { requests: &requests_of_vnic, ..facts(&vnics, None, &links) };
+        let desired = desired_state(facts, &slots(&vnics), policy(false, true, true));
+        let ids: Vec<&str> = served(&desired).into_iter().map(|(id, ..)| id).collect();
         assert_eq!(ids, served_too, "one for pods may be OKE's");
     }
 }
@@ -310,11 +313,11 @@ fn vnic_without_a_known_purpose_is_not_configured() {
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
     let unexplained = BTreeSet::from([vnics[1].id.clone()]);
     let facts = HostFacts { unexplained: &unexplained, ..facts(&vnics, None, &links) };
-    let wanted = wanted(facts, &slots(&vnics), policy(true, false, true));
+    let desired = desired_state(facts, &slots(&vnics), policy(true, false, true));
     assert_eq!(
-        wanted.left_alone.into_iter().collect::<Vec<_>>(),
+        desired.left_alone.into_iter().collect::<Vec<_>>(),
         [(vnics[1].id.clone(), UnmanagedReason::PurposeUnknown)]
     );
-    assert_eq!((wanted.network.unwrap().vnics, wanted.conditions), (Vec::new(), Vec::new()));
+    assert_eq!((desired.network.unwrap().vnics, desired.conditions), (Vec::new(), Vec::new()));
     assert_eq!(want(&vnics, &links, None).network.unwrap().vnics.len(), 1, "it is known");
 }

@@ -158,9 +158,9 @@ impl Active {
             // `systemctl enable` and `mask` make links, which need not lead anywhere from here.
             Self::Enabled { unit, target } => {
                 let links = root.join("etc/systemd/system");
-                let wanted = links.join(format!("{target}.wants")).join(unit).symlink_metadata().is_ok();
+                let is_enabled = links.join(format!("{target}.wants")).join(unit).symlink_metadata().is_ok();
                 let masked = fs::read_link(links.join(unit)).is_ok_and(|to| to == Path::new("/dev/null"));
-                wanted && !masked
+                is_enabled && !masked
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::reconcile::pods::{SETTLED, link_of};
 const CHECK_PAUSE: u32 = 20;
 
 /// The longest time that a check for an event is postponed, and so the longest time that a condition is out of date.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// The kernel's table of the host's own addresses.
 const LOCAL: TableId = TableId(255);
@@ -73,7 +73,7 @@ impl RouteCheck {
     fn note(&mut self, checked: Option<Vec<Condition>>, begun: Instant, took: Duration) {
         self.is_stale = checked.is_none();
         self.found = checked.unwrap_or_else(|| std::mem::take(&mut self.found));
-        self.not_before = begun.checked_add(took.saturating_mul(CHECK_PAUSE).min(LONGEST_PAUSE));
+        self.not_before = begun.checked_add(took.saturating_mul(CHECK_PAUSE).min(MAX_DELAY));
     }
 
     /// Whether a postponed check is due. Each is due once.
@@ -139,10 +139,10 @@ fn of_pods(vnics: &[HostVnic], running: &[Allocation], host: &mut HostView) -> R
     let precedes =
         |rule: &Rule| rule.protocol != PROTOCOL && rule.priority > Priority(0) && rule.priority < RulePriorities::LAST;
     let is_outranked = host.rules.iter().any(precedes);
-    let (mut asked, mut suspects) = (HashSet::new(), Vec::new());
+    let (mut checked, mut suspects) = (HashSet::new(), Vec::new());
     for allocation in running {
         let mut network = network(allocation, |id| link_of(vnics, id));
-        network.addresses.retain(|it| is_outranked || asked.insert((it.table, Family::of(it.address))));
+        network.addresses.retain(|it| is_outranked || checked.insert((it.table, Family::of(it.address))));
         let uplinks: Vec<Uplink> = allocation.addresses.iter().filter_map(|it| uplink(it, vnics)).collect();
         if !route_check::of_pod(&network, &uplinks, &mut host.places)?.is_empty() {
             suspects.push((allocation, network, uplinks));
@@ -154,10 +154,10 @@ fn of_pods(vnics: &[HostVnic], running: &[Allocation], host: &mut HostView) -> R
     // A pod that is being deleted lacks objects: another answer than the expected one is no finding then.
     let seen = Snapshot::of_host(&mut host.places)?;
     let mut found = Vec::new();
-    for (allocation, asked, uplinks) in suspects {
+    for (allocation, sampled, uplinks) in suspects {
         let whole: PodNetwork = network(allocation, |id| link_of(vnics, id));
         if pods::repairs(&seen, &whole, allocation.mtu, &host.places).is_some_and(|steps| steps.is_empty()) {
-            let wrong = route_check::of_pod(&asked, &uplinks, &mut host.places)?;
+            let wrong = route_check::of_pod(&sampled, &uplinks, &mut host.places)?;
             // An address of a pod on the host is reported by itself.
             let wrong = wrong.into_iter().filter(|it| it.table() != Some(LOCAL));
             found.extend(wrong.filter_map(|it| {
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn check_that_is_put_off_is_due_once_within_the_bound() {
         let begun = Instant::now();
-        for (took, pause) in [(1, SETTLED), (50, Duration::from_secs(1)), (60_000, LONGEST_PAUSE)] {
+        for (took, pause) in [(1, SETTLED), (50, Duration::from_secs(1)), (60_000, MAX_DELAY)] {
             let mut routes = RouteCheck::default();
             routes.note(Some(Vec::new()), begun, Duration::from_millis(took));
             assert_eq!((routes.again(begun), routes.take_due(begun + pause)), (None, false), "nothing was put off");

@@ -60,7 +60,7 @@ const PER_REASON: usize = 4;
 const BURST: f64 = 20.0;
 const PER_SECOND: f64 = 20.0 / 3600.0;
 /// The next check while an Event is due and not allowed yet.
-const CHECK_AGAIN: Duration = Duration::from_secs(30);
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Plan {
     pub(super) fn new(reported: BTreeMap<ConditionKey, ReportedEvent>, now: Instant) -> Self {
@@ -111,7 +111,7 @@ impl Plan {
     /// When to check again if nothing happens before.
     pub(super) fn next(&self, hold: Duration, now: Instant) -> Option<Instant> {
         let held = self.differing.iter().map(|(key, since)| *since + key.hold(hold)).filter(|held| *held > now);
-        held.chain((!self.differing.is_empty()).then_some(now + CHECK_AGAIN)).min()
+        held.chain((!self.differing.is_empty()).then_some(now + CHECK_INTERVAL)).min()
     }
 
     /// Notes that the Event was written. A change in the meantime counts from the next report on.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::sources::backoff::{UNSETTLED, chance, jittered};
 
 /// How often it asks soon while something is missing, for some five minutes; on a Flannel node nothing will come.
-const HURRIED: u32 = 30;
+const MAX_FAST_REQUESTS: u32 = 30;
 
 /// How often it asks soon after a link came or went: a hot-plugged VNIC and its addresses are published some seconds before or
 /// after its link appears, by services that do not know of each other.
@@ -35,7 +35,7 @@ impl Pace {
 
     pub(super) fn pause(&self, resync: Duration) -> Duration {
         let pause = match self.unsettled {
-            attempt @ 1..=HURRIED => UNSETTLED.delay(attempt, chance()).min(resync),
+            attempt @ 1..=MAX_FAST_REQUESTS => UNSETTLED.delay(attempt, chance()).min(resync),
             _ => jittered(resync, chance()),
         };
         match self.eager {

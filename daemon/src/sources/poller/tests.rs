@@ -135,7 +135,7 @@ async fn assert_awaits_oke_cni(folder: &std::path::Path) {
 #[tokio::test(start_paused = true)]
 async fn new_node_learns_of_okes_cni_during_metadata_silence() {
     let (present, unknown) = (Presence::Present, Presence::Unknown);
-    for (delay, wanted) in [
+    for (delay, expected) in [
         (100, vec![(2_200, present), (30_000, present)]),
         (9_000, vec![(9_200, present), (30_000, present)]),
         (20_000, vec![(11_200, unknown), (20_000, present), (30_000, present)]),
@@ -143,7 +143,7 @@ async fn new_node_learns_of_okes_cni_during_metadata_silence() {
         let folder = tempfile::tempdir().unwrap();
         let times =
             rounded(published_by(Answers { is_silent: true }, folder.path(), Duration::from_millis(delay)).await);
-        assert_eq!(times, wanted, "{delay}");
+        assert_eq!(times, expected, "{delay}");
         assert!(times[0].0 < PUBLISHED.as_millis(), "the first reconcile would not wait for it");
     }
 }

@@ -50,8 +50,8 @@ fn repairs_in_close_succession_are_a_conflict_with_bounded_debounce() {
     schedule.plan(&repair(Cause::Timer), Duration::from_secs(60), now, 1.0);
     assert_eq!(schedule.next, now + CONFLICT, "the condition ends with the conflict");
     assert_eq!(schedule.debounce(now + CONFLICT).as_millis(), 50, "the last repair was not reverted");
-    let wanted = std::iter::repeat_with(|| repair(Cause::Sources)).take(20).collect();
-    assert!(noted(&mut schedule, &mut now, wanted, CONFLICT).iter().all(|noted| *noted == (50, false)));
+    let repairs = std::iter::repeat_with(|| repair(Cause::Sources)).take(20).collect();
+    assert!(noted(&mut schedule, &mut now, repairs, CONFLICT).iter().all(|noted| *noted == (50, false)));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::network::{RequestedBlock, width};
 /// The fields of a request that the object keeps.
 const KEPT: [&str; 5] = ["displayName", "hostnameLabel", "freeformTags", "definedTags", "lifetime"];
 /// The most items of one bulk request.
-const MOST_ITEMS: usize = 64;
+const MAX_ITEMS: usize = 64;
 
 impl Emulator {
     pub(super) fn create_address(
@@ -166,8 +166,8 @@ fn block(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome<
 
 fn items<'a>(body: &'a Map<String, Value>, name: &str) -> Outcome<&'a Vec<Value>> {
     let items = body.get(name).and_then(Value::as_array).ok_or_else(|| missing(name))?;
-    if items.is_empty() || items.len() > MOST_ITEMS {
-        return Err(invalid(format!("{name} has {} entries, 1 to {MOST_ITEMS} are allowed", items.len())));
+    if items.is_empty() || items.len() > MAX_ITEMS {
+        return Err(invalid(format!("{name} has {} entries, 1 to {MAX_ITEMS} are allowed", items.len())));
     }
     Ok(items)
 }

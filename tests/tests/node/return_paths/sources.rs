@@ -17,7 +17,7 @@ use crate::wait_for;
 /// How many packets with a forged source are sent.
 const ROUNDS: u8 = 5;
 /// Before what may have been lost is sent again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The agent's setting for pods that spoof; ends with the file.
 struct Setting(tempfile::TempDir);
@@ -64,7 +64,7 @@ fn take(pod: &Pod, address: IpAddr) {
 /// behind it, until that arrives: then the other is lost or there, however slow the machine is.
 fn is_reached(listener: &UdpSocket, pod: &Pod, stolen: IpAddr, own: IpAddr) -> bool {
     let at = listener.local_addr().unwrap();
-    listener.set_read_timeout(Some(AGAIN)).unwrap();
+    listener.set_read_timeout(Some(RETRY_INTERVAL)).unwrap();
     let mut reached = false;
     for round in 0..ROUNDS {
         // What is dropped before routing tells the sender nothing.
@@ -169,7 +169,7 @@ fn is_reached_by_ipv6_that_nobody_gave(pods_may_spoof: &str) -> bool {
     let (own, at_home) = (liar.address.ipv4.unwrap(), world.address(Family::Ipv4));
     let (ipv6, ipv4) = world.node.run(|| (listener(here), listener(at_home))).unwrap();
     ipv6.set_nonblocking(true).unwrap();
-    ipv4.set_read_timeout(Some(AGAIN)).unwrap();
+    ipv4.set_read_timeout(Some(RETRY_INTERVAL)).unwrap();
     let send = |round: u8, from: IpAddr, to: &UdpSocket| {
         UdpSocket::bind((from, 0)).unwrap().send_to(&[round], to.local_addr().unwrap()).unwrap();
     };

@@ -36,7 +36,7 @@ impl Remembered {
         let failed = attempts.into_iter().find(|(_, number)| *number > 0);
         RetryState {
             refused: self.refused,
-            unseen_looks: self.unseen_looks,
+            unseen_reconciles: self.unseen_looks,
             failure: failed.map(|(attempt, number)| Failure { attempt, number, at: now, generation: None }),
             detach: self.accepted_detach.clone().map(|id| (id, now)),
             absent_since: since,

@@ -115,16 +115,16 @@ fn an_instance_keeps_its_new_node_name() {
 #[test]
 fn the_oldest_of_several_nodes_has_the_instance() {
     let instance: Ocid = ONE.parse().unwrap();
-    let born =
+    let created_at =
         |name: &str, second| NodeView { created: Some(Timestamp::from_second(second).unwrap()), ..node(name, ONE) };
-    let (old, young) = (born("b", 1), born("a", 2));
+    let (old, young) = (created_at("b", 1), created_at("a", 2));
     for order in [[&old, &young], [&young, &old]] {
         let mut nodes = Nodes::default();
         order.into_iter().for_each(|node| drop(nodes.apply(node.clone())));
         let named = |nodes: &Nodes| nodes.of(&instance).map(|node| node.name.clone());
         assert_eq!(named(&nodes).as_deref(), Some("b"));
         // The old one was deleted and created again between two events.
-        nodes.apply(born("b", 3));
+        nodes.apply(created_at("b", 3));
         assert_eq!(named(&nodes).as_deref(), Some("a"));
     }
 }

@@ -13,7 +13,7 @@ const SET: &str = "links";
 
 /// How many links are counted at a time: far more than a node has. Packets of a link that finds no room are not limited, and
 /// only links take room, which pods cannot make.
-const MOST_LINKS: u32 = 4096;
+const MAX_LINKS: u32 = 4096;
 
 /// After so long without a packet, in milliseconds, a link is forgotten. Its limit is full again by then.
 const FORGOTTEN: u64 = 10_000;
@@ -51,7 +51,7 @@ pub(in crate::nft) fn set(table: &Table) -> Option<NfTablesMessage> {
                 // The kernel wants one; rules here refer to the set by its name.
                 SetAttribute::Id(1),
                 SetAttribute::Timeout(FORGOTTEN),
-                SetAttribute::Description(vec![SetDescription::Size(MOST_LINKS)]),
+                SetAttribute::Description(vec![SetDescription::Size(MAX_LINKS)]),
             ],
         })
     })

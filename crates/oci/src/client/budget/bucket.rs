@@ -22,7 +22,7 @@ const USUAL: Duration = Duration::from_mins(1);
 /// wake a little too early each time.
 const WHOLE: f64 = 1.0 - 1e-6;
 /// The longest accepted Retry-After: more would be the mistake of a proxy.
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) struct Bucket {
@@ -58,7 +58,7 @@ impl Bucket {
         let wait = ((f64::from(before) + WHOLE - self.tokens) / self.rate).max(0.0);
         // No tokens come in during a backoff, so the rest of it comes on top.
         let start = self.paused_until.map_or(now, |until| until.max(now));
-        start + Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_PAUSE)
+        start + Duration::try_from_secs_f64(wait).unwrap_or(MAX_RETRY_AFTER)
     }
 
     /// Takes the turn of the first in line.
@@ -77,7 +77,7 @@ impl Bucket {
     pub(super) fn throttled(&mut self, now: Instant, retry_after: Option<Duration>) {
         self.count(now);
         if let Some(pause) = retry_after {
-            let until = now + pause.min(LONGEST_PAUSE);
+            let until = now + pause.min(MAX_RETRY_AFTER);
             self.paused_until = Some(self.paused_until.map_or(until, |before| before.max(until)));
         }
         if self.throttled_at.is_none_or(|throttled_at| now >= throttled_at + ONE_BURST) {

@@ -208,7 +208,7 @@ fn next_check_is_set_only_while_a_transition_is_open() {
     assert_eq!(next(&day, 0), None);
     day.is(10..11, &[missing("a")]);
     assert_eq!(next(&day, 15), Some(25));
-    assert_eq!(next(&day, 50), Some(CHECK_AGAIN.as_secs()), "the Event is not allowed yet");
+    assert_eq!(next(&day, 50), Some(CHECK_INTERVAL.as_secs()), "the Event is not allowed yet");
     day.is(40..41, &[missing("a")]);
     assert_eq!(next(&day, 41), None);
 }

@@ -13,7 +13,7 @@ use telemetry::{Listener, VerbRecord};
 use crate::node::{Node, PLUGIN, Pod, address};
 
 /// More than are forgotten in the time of four tries, an answer each of 4 ms.
-const MANY: u16 = 4000;
+const CONNECTION_COUNT: u16 = 4000;
 
 /// A verb's patience, four times, and what the rest of it may take here.
 const FOUR_TRIES: Duration = Duration::from_secs(60);
@@ -32,10 +32,10 @@ fn flood(node: &Node, pod: &Pod, from: &str) {
     assert!(pod.reaches("10.0.0.1"));
     let send = || {
         let sender = UdpSocket::bind(("0.0.0.0", 4000)).unwrap();
-        (1..=MANY).all(|port| sender.send_to(b"hello", (ip("203.0.113.9"), port)).is_ok())
+        (1..=CONNECTION_COUNT).all(|port| sender.send_to(b"hello", (ip("203.0.113.9"), port)).is_ok())
     };
-    let enough = || pod.netns.run(send).unwrap() && tracked(node, from) > usize::from(MANY) / 10 * 9;
-    assert!(within(PATIENCE, enough), "{} of {MANY}", tracked(node, from));
+    let enough = || pod.netns.run(send).unwrap() && tracked(node, from) > usize::from(CONNECTION_COUNT) / 10 * 9;
+    assert!(within(PATIENCE, enough), "{} of {CONNECTION_COUNT}", tracked(node, from));
 }
 
 fn tracked(node: &Node, address: &str) -> usize {

@@ -27,7 +27,7 @@ const OTHERS: u64 = 32;
 const AT_ONCE: u16 = 50;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Frames of each kind that show what happens without the rules. Other tests share the tables, so they must not fill them.
-const FEW: u16 = 100;
+const FRAME_COUNT: u16 = 100;
 
 const HOST_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const HOST_LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
@@ -233,7 +233,7 @@ fn without_the_agents_tables_each_forged_sender_is_an_entry() {
     let flood = Flood::of(&pod, &link);
     let most = BURST + OTHERS;
     assert!(within(PATIENCE, || {
-        flood.send(1..=FEW);
+        flood.send(1..=FRAME_COUNT);
         Family::ALL.into_iter().all(|family| entries(&node, &link, family) > most)
     }));
 }
