@@ -30,7 +30,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test release demo cluster cluster-down e2e faults conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint fmt
+.PHONY: help setup build plugins programs image image-test release demo cluster cluster-down e2e faults conformance upgrade bench-cluster check test bench scale soak oldest machine fuzz lint budgets fmt
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -150,6 +150,9 @@ lint: setup ## Check format, clippy, scripts, house rules, and licenses and sour
 	@# Not isolated, because it runs cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings
+
+budgets: setup ## Measure the packages again, and set their budgets; FOLDER=crates/vcn for one
+	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint -- --set-budgets $(FOLDER)
 
 fmt: ## Format the Rust code
 	cargo fmt --all

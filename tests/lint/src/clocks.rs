@@ -145,6 +145,7 @@ mod tests {
     /// The number of findings if a test has this body, in a file with this other text.
     fn found(text: &str, others: &[(&str, &str)]) -> usize {
         let package = |name: &str| Package {
+            description: None,
             name: name.to_owned(),
             manifest_path: Path::new("/w").join(name).join("Cargo.toml"),
             dependencies: Vec::new(),

@@ -111,6 +111,7 @@ mod tests {
         let packages = edges
             .iter()
             .map(|(folder, dependencies)| Package {
+                description: None,
                 name: folder.rsplit('/').next().unwrap().to_owned(),
                 targets: Vec::new(),
                 manifest_path: Path::new("/w").join(folder).join("Cargo.toml"),

@@ -12,11 +12,11 @@ use crate::workspace::Workspace;
 pub struct Function {
     /// The name of its crate, as paths write it.
     pub package: String,
-    /// Its file.
+    /// The file that has it.
     pub file: String,
     /// The line of its name.
     pub line: usize,
-    /// Its name.
+    /// The name of the function.
     pub name: String,
     /// The type of the `impl` block around it; empty for a free function.
     pub owner: String,

@@ -9,17 +9,19 @@
 //!                                 └─▶ modules      every file is declared by another
 //!   the files ───────▶ tree ──────┬─▶ headers      what a file is for, its length, no unsafe code in all of it
 //!                      source     ├─▶ clocks       no socket where the clock is paused
-//!                      functions  ├─▶ circles      no two modules of a program import each other
+//!                      functions  ├─▶ budgets      how large a package may be
+//!                      product    ├─▶ circles      no modules of a crate import each other
 //!                                 ├─▶ containers   what tests start only in a container
 //!                                 ├─▶ ignored      who runs a test that is ignored
 //!                                 ├─▶ tuples       no parameter is a tuple
 //!                                 ├─▶ type_names   no name of a type in prose
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 ├─▶ words        plain words in strings, comments and documents
-//!                                 ├─▶ names        plain words in identifiers      older: files that are exempt
-//!                                 └─▶ prose        faults of sentences and tables that a pattern finds
+//!                                 ├─▶ names        plain words in identifiers
+//!                                 └─▶ prose        faults of sentences and tables that a pattern finds; older: exempt files
 //! ```
 
+pub mod budgets;
 pub mod circles;
 pub mod clocks;
 pub mod containers;
@@ -35,6 +37,7 @@ pub mod modules;
 pub mod names;
 pub mod older;
 pub mod portable;
+pub mod product;
 pub mod prose;
 pub mod source;
 pub mod tree;
@@ -43,7 +46,7 @@ pub mod type_names;
 pub mod words;
 pub mod workspace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
@@ -70,7 +73,8 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(manifests::check(&workspace, &tree));
     findings.extend(modules::check(&workspace, &tree));
     findings.extend(headers::check(&tree));
-    findings.extend(circles::check(&tree));
+    findings.extend(budgets::check(&workspace, &tree));
+    findings.extend(circles::check(&workspace, &tree));
     findings.extend(clocks::check(&workspace, &tree));
     findings.extend(containers::check(&tree));
     findings.extend(ignored::check(&tree));
@@ -78,8 +82,8 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(type_names::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(words::check(&root, &tree)?);
+    findings.extend(names::check(&tree));
     let older = OlderFiles::read(&root)?;
-    findings.extend(older.without_exempt("names", names::check(&tree)));
     findings.extend(older.without_exempt("prose", prose::check(&tree)));
 
     for finding in &findings {
@@ -88,4 +92,13 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     let packages = workspace.packages.len();
     println!("house-lint: {packages} packages, {} files, {} findings", tree.files().count(), findings.len());
     Ok(findings.is_empty())
+}
+
+/// Sets the budgets of these packages, or of all if none is named.
+///
+/// # Errors
+/// When a folder is not a package, or files cannot be read or written.
+pub fn set_budgets(root: &Path, folders: &[PathBuf]) -> anyhow::Result<()> {
+    let root = root.canonicalize().with_context(|| format!("find the workspace {}", root.display()))?;
+    budgets::set(&root, &Workspace::load(&root)?, &Tree::read(&root)?, folders)
 }

@@ -18,7 +18,7 @@ const MAX_BETWEEN: usize = 3;
 const AFTER_NO: &[&str] =
     &["better", "earlier", "higher", "later", "less", "longer", "lower", "more", "newer", "older", "other", "worse"];
 
-/// Every such fault.
+/// Every such fault, in the order of files.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let files = tree.with_extension("rs").chain(tree.with_extension("md"));

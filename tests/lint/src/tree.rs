@@ -52,7 +52,7 @@ impl Tree {
         Self { files: files.iter().map(|(path, text)| (path.into(), Some((*text).to_owned()))).collect() }
     }
 
-    /// Every file's path.
+    /// The paths of all files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.keys().map(PathBuf::as_path)
     }
@@ -65,7 +65,7 @@ impl Tree {
             .filter_map(|(path, text)| Some((path.as_path(), text.as_deref()?)))
     }
 
-    /// A file's text.
+    /// The text of a file, if it was read.
     #[must_use]
     pub fn text(&self, path: &Path) -> Option<&str> {
         self.files.get(path)?.as_deref()

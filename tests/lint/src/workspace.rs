@@ -19,8 +19,11 @@ pub struct Workspace {
 /// One package of the workspace.
 #[derive(Debug, Deserialize)]
 pub struct Package {
-    /// The package name.
+    /// The name of the package.
     pub name: String,
+    /// Its purpose, in one line.
+    #[serde(default)]
+    pub description: Option<String>,
     /// The absolute path of its `Cargo.toml`.
     pub manifest_path: PathBuf,
     /// What it depends on, as written.
