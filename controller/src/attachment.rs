@@ -20,6 +20,7 @@ pub mod report;
 #[cfg(test)]
 pub(crate) mod sample;
 pub(crate) mod state;
+pub(crate) mod step;
 #[cfg(test)]
 mod tests;
 pub(crate) mod worker;

@@ -17,7 +17,8 @@ use channel::Identity;
 use clap::FromArgMatches as _;
 use kube::Client;
 use oci::Oci;
-use resident::config::{Layers, explain};
+use resident::config::Layers;
+use resident::explain;
 use resident::reload::RunningConfiguration;
 use resident::{command_line, logging, reload, scrape, server};
 use tokio::net::TcpListener;
@@ -44,7 +45,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The exit status, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Success.
+    /// 0: the program did what it was started for.
     Fine = 0,
     /// Wrong command line or configuration.
     Usage = 2,

@@ -14,9 +14,9 @@ use resident::logging::chain;
 
 use crate::attachment::apply::objects::Objects;
 use crate::attachment::plan::Plan;
-use crate::attachment::plan::step::{Action, NewAddress, Step};
 use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::StatusReason;
+use crate::attachment::step::{Action, NewAddress, Step};
 use crate::cluster::request::RequestError;
 use crate::report::metrics::Metrics;
 use blocked_steps::hinders;

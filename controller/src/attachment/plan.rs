@@ -13,7 +13,6 @@ mod pod_network;
 mod present;
 mod slot;
 mod staying;
-pub(crate) mod step;
 #[cfg(test)]
 mod tests;
 
@@ -32,9 +31,9 @@ use vcn::Ocid;
 
 use crate::attachment::mark::{Mark, Uid};
 use crate::attachment::observe::observed::{Observed, ObservedAttachment};
-use crate::attachment::plan::step::{Action, Step};
 use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
 use crate::attachment::state::retry_state::RetryState;
+use crate::attachment::step::{Action, Step};
 use crate::work::Pause;
 use case::Case;
 use slot::Slot;

@@ -4,8 +4,8 @@
 use api::AttachmentReason as Reason;
 use oci::{AttachVnic, Error, Kind, Refusal};
 
-use crate::attachment::plan::step::Action;
 use crate::attachment::report::attachment_status::StatusReason;
+use crate::attachment::step::Action;
 
 /// The part of a request id that we choose; the service appends twice as much.
 const REQUEST_ID: usize = 32;
@@ -129,8 +129,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::attachment::plan::step::NewAddress;
     use crate::attachment::sample::instance;
+    use crate::attachment::step::NewAddress;
 
     async fn failed(failure: Failure) -> Error {
         let mut error = FakeCloud::new().instance(&instance(1)).await.unwrap_err();

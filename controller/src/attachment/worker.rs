@@ -21,11 +21,11 @@ use crate::attachment::mark::Mark;
 use crate::attachment::observe::cache::Cache;
 use crate::attachment::observe::observed::{Observed, ReadError};
 use crate::attachment::observe::read::{Question, read};
-use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::plan::{Plan, PlanInput, Progress, plan};
 use crate::attachment::report::event_diff;
 use crate::attachment::state::instance_memory::InstanceMemory;
 use crate::attachment::state::retry_state::ReadTimes;
+use crate::attachment::step::{Action, VnicVersion};
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::report::metrics::Metrics;
@@ -46,7 +46,6 @@ pub(crate) struct AttachmentWorker<O> {
     memories: Mutex<HashMap<Ocid, InstanceMemory>>,
     /// Instances with something in progress.
     waiting: Mutex<HashSet<Ocid>>,
-    /// Compartments of instances.
     pub(super) compartments: Mutex<BTreeSet<Ocid>>,
     /// How many of our VNICs are on instances without objects.
     orphaned: AtomicUsize,

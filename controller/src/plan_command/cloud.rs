@@ -19,8 +19,8 @@ use crate::attachment::mark::Mark;
 use crate::attachment::observe::cache::Cache;
 use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork};
 use crate::attachment::observe::read::{Question, read};
-use crate::attachment::plan::step::Action;
 use crate::attachment::plan::{PlanInput, Progress, plan};
+use crate::attachment::step::Action;
 
 /// Instances that are read at once.
 const AT_ONCE: usize = 8;

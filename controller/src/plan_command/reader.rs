@@ -16,7 +16,6 @@ use crate::cluster::client::patient;
 use crate::cluster::store::{NodeObject, NodeView, Store, readable};
 use crate::leader::SYSTEM;
 
-/// Lists.
 pub(super) struct Reader {
     /// Retries requests that the API server has no time for.
     client: Client,
@@ -55,7 +54,6 @@ impl Reader {
         Ok(store)
     }
 
-    /// The NativePodNetworks.
     pub(super) const fn pod_networks(&self) -> &KubePodNetworks {
         &self.pod_networks
     }

@@ -34,7 +34,6 @@ pub(super) struct Entry {
     text: String,
 }
 
-/// Steps in words.
 pub(super) fn entries(steps: &[Step]) -> Vec<Entry> {
     let entry = |step: &Step| Entry { step: step.kind(), object: step.object().to_owned(), text: step.to_string() };
     steps.iter().map(entry).collect()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use api::{AttachmentReason, Reason as _};
-use resident::config::explain;
+use resident::explain;
 use resident::metrics::markdown;
 
 use crate::args::keys;

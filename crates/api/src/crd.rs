@@ -3,7 +3,6 @@
 
 #[cfg(test)]
 mod documents;
-pub(crate) mod size;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition,

@@ -18,13 +18,14 @@
 //!
 //!   bundle, capture  what agent, controller and kubectl exchange for support bundles and captures
 //!
-//!   crd, schema, size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
+//!   crd, schema, attachment_size: the CustomResourceDefinitions and their limits     names: labels, finalizers, tags
 //! ```
 //!
 //! List and watch objects through [`Received`]: one that is not readable, because a later version or another program wrote it,
 //! must not hide the others. Statuses are read field by field.
 
 pub mod annotation;
+mod attachment_size;
 pub mod bundle;
 pub mod capture;
 pub mod condition;
@@ -44,9 +45,9 @@ mod vnic_profile;
 mod vnic_template;
 
 pub use annotation::{AnnotationError, requested_profiles};
+pub use attachment_size::{NAME_AND_SPEC_MAX, OBJECT_MAX, POD_ADDRESSES_MAX};
 pub use condition::reason::{AttachmentReason, PolicyReason, ProfileReason, TaskReason};
 pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
-pub use crd::size::{NAME_AND_SPEC_MAX, OBJECT_MAX, POD_ADDRESSES_MAX};
 pub use names::{
     AGENT_CHANNEL_ANNOTATION, CLUSTER_TAG, CONTROLLER_KEYS, CORDON_ANNOTATION, CORDON_OWNER_MAX, CREATED_BY_ANNOTATION,
     FIELD_MANAGER, FORCE_DETACH_ANNOTATION, GROUP, NAME_TAG, NODE_NAME_MAX, NODE_POOL_ANNOTATION, POLICY_FINALIZER,

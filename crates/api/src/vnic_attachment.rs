@@ -26,7 +26,7 @@ use crate::vnic_template::VnicTemplate;
     derive = "PartialEq",
     doc = "One VNIC on one instance.",
     selectable = ".spec.instanceId",
-    validation = Rule::new(crate::crd::size::attachment()).message(crate::crd::size::message().as_str()).field_path(".spec").optional_old_self(true)
+    validation = Rule::new(crate::attachment_size::attachment()).message(crate::attachment_size::message().as_str()).field_path(".spec").optional_old_self(true)
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]

@@ -24,7 +24,7 @@ use crate::vnic_template::VnicTemplate;
     derive = "PartialEq",
     doc = "VNICs for the nodes of node pools, or for those that a selector matches.",
     validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a VnicProfile's name is a DNS label: it becomes a label's value"),
-    validation = Rule::new(crate::crd::size::profile()).message(crate::crd::size::message().as_str()).field_path(".spec.attachments").optional_old_self(true),
+    validation = Rule::new(crate::attachment_size::profile()).message(crate::attachment_size::message().as_str()).field_path(".spec.attachments").optional_old_self(true),
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]

@@ -25,7 +25,7 @@ use crate::vnic_name::VnicName;
     validation = Rule::new("!has(self.privateIp) || self.purpose == 'Host' || self.purpose == 'Attach' && has(self.mode) && self.mode == 'Exclusive'")
         .message("privateIp is for purpose Host, and for purpose Attach with mode Exclusive")
         .field_path(".privateIp"),
-    validation = Rule::new(crate::crd::size::shared().as_str())
+    validation = Rule::new(crate::attachment_size::shared().as_str())
         .message("a VNIC that pods share has at most 32 IPv4 addresses")
         .field_path(".ipv4Count")
 )]

@@ -7,9 +7,9 @@ use crate::fingerprint::Fingerprint;
 /// How an agent can be asked, as JSON in an annotation of its Pod. Its address is the Pod's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// The TCP port.
+    /// The TCP port on which the agent listens.
     pub port: u16,
-    /// The agent's key.
+    /// The fingerprint of the agent's public key.
     pub key: Fingerprint,
 }
 

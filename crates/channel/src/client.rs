@@ -15,86 +15,34 @@ use rustls::ClientConfig;
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
-use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::HEAD_MAX;
 use crate::fingerprint::Fingerprint;
 use crate::identity::Identity;
 use crate::message::{Reply, Request};
 use crate::reply_stream::ReplyStream;
+use crate::send_error::SendError;
 use crate::verify::PinnedKeys;
-use crate::{BODY_MAX, HEAD_MAX};
 
 /// How long a connection, with its handshake, may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Sends requests.
+/// Sends requests to agents, and proves its identity to each.
 #[derive(Clone, Debug)]
 pub struct Client {
     identity: Identity,
 }
 
-/// An agent.
+/// An agent: its address and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where it listens.
+    /// The address and port on which the agent listens.
     pub address: SocketAddr,
     /// The only key that it may have.
     pub key: Fingerprint,
-}
-
-/// Why there is no reply.
-#[derive(Debug, Error)]
-pub enum SendError {
-    /// No TCP connection.
-    #[error("connecting to {address} failed")]
-    Connect {
-        /// The peer.
-        address: SocketAddr,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// No TLS session: one of the keys is not the expected one, or the peer speaks something else.
-    #[error(
-        "the TLS handshake with {address} failed: one key is not the published one, or another program has the port"
-    )]
-    Handshake {
-        /// The peer.
-        address: SocketAddr,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The reply did not come in time.
-    #[error("the reply of {address} took longer than {} s", .limit.as_secs_f32())]
-    Slow {
-        /// The peer.
-        address: SocketAddr,
-        /// The limit.
-        limit: Duration,
-    },
-    /// The reply was longer than allowed.
-    #[error("the reply of {0} is longer than {BODY_MAX} bytes")]
-    TooLong(SocketAddr),
-    /// The connection broke, or the peer sent no HTTP.
-    #[error("the connection to {address} broke before the reply was complete")]
-    Exchange {
-        /// The peer.
-        address: SocketAddr,
-        /// The cause.
-        #[source]
-        source: Box<dyn Error + Send + Sync>,
-    },
-}
-
-impl SendError {
-    /// Whether the peer answered, and did not accept our key or has another one.
-    pub fn is_refused(&self) -> bool {
-        matches!(self, Self::Handshake { source, .. } if source.kind() != io::ErrorKind::TimedOut)
-    }
 }
 
 impl Client {

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A reply to a trusted peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentReply {
-    /// The peer's address.
+    /// The address of the peer that got the reply.
     pub peer: IpAddr,
     /// When the connection began.
     pub accepted: Instant,

@@ -16,17 +16,19 @@ mod fingerprint;
 mod identity;
 mod message;
 mod reply_stream;
+mod send_error;
 mod server;
 mod verify;
 
 pub use admission::{Limits, Share};
 pub use announcement::Announcement;
-pub use client::{Client, Peer, SendError};
+pub use client::{Client, Peer};
 pub use delivery::SentReply;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use identity::{Identity, IdentityError};
 pub use message::{Reply, Request};
 pub use reply_stream::ReplyStream;
+pub use send_error::SendError;
 pub use server::{Handler, serve};
 pub use verify::TrustedKeys;
 

@@ -7,7 +7,7 @@ use hyper::body::{Body, Bytes};
 
 use crate::BODY_MAX;
 
-/// A request.
+/// A request of the controller to an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The path with its query.
@@ -18,10 +18,10 @@ pub struct Request {
     pub body: Option<Bytes>,
 }
 
-/// A reply.
+/// The reply of an agent, read completely.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// The HTTP status.
+    /// The status as in HTTP, such as 200.
     pub status: u16,
     /// What identifies this version of the body.
     pub etag: Option<String>,

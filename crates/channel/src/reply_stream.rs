@@ -11,8 +11,8 @@ use hyper::header::ETAG;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::client::SendError;
 use crate::message::{Reply, collect};
+use crate::send_error::SendError;
 
 /// The reply of a peer, which ends when this is dropped.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl ReplyStream {
         Self { address, response, _connection: connection }
     }
 
-    /// The HTTP status.
+    /// The status as in HTTP, which came before the data.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }

@@ -39,7 +39,7 @@ const CONNECTION: Duration = Duration::from_secs(60);
 /// A reply as it is sent.
 type ReplyBody = Either<Full<Bytes>, Chunks>;
 
-/// What answers requests.
+/// Answers the requests of controllers whose keys are trusted.
 pub trait Handler: Send + Sync + 'static {
     /// Answers a request of a trusted peer.
     fn handle(&self, request: Request) -> impl Future<Output = Reply> + Send;

@@ -12,7 +12,7 @@ use vcn::{
     PRIMARY_MARK, PROTOCOL, RulePriorities, TableId, Vnic, VnicRoute, vnic_mark,
 };
 
-use crate::pod::everything;
+use crate::object::everything;
 use crate::{AddressSpec, LinkKind, LinkSpec, NftTables, Object, Place, RouteSpec, SysctlSpec};
 
 mod links;
@@ -27,7 +27,7 @@ pub use observed::observe;
 pub struct HostNetwork {
     /// The primary VNIC's link.
     pub primary: IfName,
-    /// The secondary VNICs.
+    /// The secondary VNICs that the host uses.
     pub vnics: Vec<HostVnic>,
     /// What the host does for pods; nothing if the pod network is another's.
     pub pods: Option<PodServices>,
@@ -63,9 +63,9 @@ pub struct HostVnic {
     pub vnic: Vnic,
     /// How it becomes a link here.
     pub placement: Placement,
-    /// Its table.
+    /// The routing table of this VNIC alone.
     pub table: TableId,
-    /// Its MTU.
+    /// The MTU of the VNIC's link, in bytes.
     pub mtu: Mtu,
     /// The known CIDR blocks of its subnet, if addresses of it are for pods.
     #[serde(default)]

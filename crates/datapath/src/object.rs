@@ -17,18 +17,18 @@ pub use nft::NftTables;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Object {
-    /// A link.
+    /// A link with its settings.
     Link(LinkSpec),
     /// An address on a link.
     Address(AddressSpec),
-    /// A route.
+    /// A route of a table.
     Route(RouteSpec),
     /// A policy rule with our protocol number; its action is always a lookup.
     #[serde(skip)]
     Rule(Rule),
     /// A neighbour entry, ordinary or proxy.
     Neighbour(NeighbourSpec),
-    /// A kernel setting.
+    /// A setting below /proc/sys.
     Sysctl(SysctlSpec),
     /// The whole of our nft tables: they are replaced in one transaction, so they are one object.
     #[serde(skip)]
@@ -38,17 +38,17 @@ pub enum Object {
 /// A link and the attributes that matter; `None` means "as it is".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSpec {
-    /// Its name.
+    /// The name by which it is found.
     pub name: IfName,
-    /// What it is.
+    /// Whether it is a device, an end of a pair or a VLAN link.
     pub kind: LinkKind,
-    /// Its Ethernet address.
+    /// Its Ethernet address; any if `None`.
     #[serde(default)]
     pub mac: Option<MacAddr>,
-    /// Its MTU.
+    /// Its MTU in bytes; any if `None`.
     #[serde(default)]
     pub mtu: Option<Mtu>,
-    /// Administratively up.
+    /// Whether it is administratively up.
     pub up: bool,
     /// Whose it is, in words.
     #[serde(default)]
@@ -63,11 +63,11 @@ pub enum LinkKind {
     Veth(VethPeer),
     /// The pod end: comes and goes with the host end.
     VethPeer,
-    /// An 802.1Q link.
+    /// An 802.1Q link on a physical port.
     Vlan {
-        /// The physical port.
+        /// The physical port below it.
         parent: IfName,
-        /// The tag.
+        /// The VLAN tag of its frames.
         tag: VlanTag,
     },
     /// The link of a VNIC that a pod has for itself: it comes from the host's namespace, and its deletion takes it back there.
@@ -81,7 +81,7 @@ pub enum LinkKind {
 pub struct VethPeer {
     /// Its name in the pod.
     pub name: IfName,
-    /// Its Ethernet address.
+    /// The Ethernet address of the pod's end.
     pub mac: MacAddr,
 }
 
@@ -89,7 +89,7 @@ pub struct VethPeer {
 /// unique, and detection costs IPv6 pods 1–2 s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressSpec {
-    /// The link.
+    /// The link that has the address.
     pub link: IfName,
     /// Address and prefix length.
     pub address: IpNetwork,
@@ -105,16 +105,16 @@ pub struct RouteSpec {
     pub via: Option<IpAddr>,
     /// Out of which link.
     pub link: IfName,
-    /// In which table.
+    /// The table that has the route.
     pub table: TableId,
 }
 
-/// A neighbour entry.
+/// An entry of the neighbour table, or a proxy entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighbourSpec {
-    /// The link.
+    /// The link on which the neighbour is.
     pub link: IfName,
-    /// The address.
+    /// The neighbour's address.
     pub address: IpAddr,
     /// Its Ethernet address, permanently; `None` is a proxy entry: we answer for the address on this link.
     pub mac: Option<MacAddr>,
@@ -213,7 +213,14 @@ impl SysctlSpec {
     }
 }
 
-/// A constant network.
+/// The default route's destination.
+pub const fn everything(family: Family) -> IpNetwork {
+    match family {
+        Family::Ipv4 => const { net_v4(Ipv4Addr::UNSPECIFIED, 0) },
+        Family::Ipv6 => const { net_v6(Ipv6Addr::UNSPECIFIED, 0) },
+    }
+}
+
 #[expect(clippy::panic, reason = "evaluated at compile time")]
 pub(crate) const fn net_v4(address: Ipv4Addr, prefix: u8) -> IpNetwork {
     match Ipv4Network::new_checked(address, prefix) {
@@ -222,7 +229,6 @@ pub(crate) const fn net_v4(address: Ipv4Addr, prefix: u8) -> IpNetwork {
     }
 }
 
-/// A constant network.
 #[expect(clippy::panic, reason = "evaluated at compile time")]
 pub(crate) const fn net_v6(address: Ipv6Addr, prefix: u8) -> IpNetwork {
     match Ipv6Network::new_checked(address, prefix) {

@@ -8,7 +8,7 @@
 //!   VNIC  ens5 (a proxy neighbour answers for 10.0.4.7)
 //! ```
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::Rule;
@@ -18,7 +18,7 @@ use vcn::{
     PROTOCOL, RulePriorities, TableId, fnv1a,
 };
 
-use crate::object::{net_v4, net_v6};
+use crate::object::net_v6;
 use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, SysctlSpec, VethPeer};
 
 mod blockers;
@@ -28,6 +28,7 @@ mod orphans;
 mod owners;
 mod uplink;
 
+pub use crate::object::everything;
 pub use blockers::{Blocker, blockers};
 pub use extra::{ExtraNetwork, identify, observe_extra, observe_rules, own_ways, retrieve, taken_routes, used_names};
 pub(crate) use observed::{accept_ra_of, source_of_a_pod};
@@ -59,14 +60,14 @@ pub struct LinkEnds {
     pub alias: String,
     /// In the pod: CNI_IFNAME.
     pub pod: IfName,
-    /// The pod end's.
+    /// The Ethernet address of the pod's end.
     pub pod_mac: MacAddr,
 }
 
 /// One address of a pod and the VNIC that carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodAddress {
-    /// The address.
+    /// The address that the pod gets.
     pub address: IpAddr,
     /// The host link of its VNIC.
     pub vnic_link: IfName,
@@ -195,14 +196,6 @@ fn answering(ends: &LinkEnds, family: Family) -> Object {
         // Also what the host asks for the pod from: the link-local address it gives itself is being checked for duplicates
         // for 1-2 s.
         Family::Ipv6 => Object::Address(AddressSpec { link, address: LINK_LOCAL_GATEWAY }),
-    }
-}
-
-/// The default route's destination.
-pub const fn everything(family: Family) -> IpNetwork {
-    match family {
-        Family::Ipv4 => const { net_v4(Ipv4Addr::UNSPECIFIED, 0) },
-        Family::Ipv6 => const { net_v6(Ipv6Addr::UNSPECIFIED, 0) },
     }
 }
 

@@ -1,11 +1,32 @@
 //! The causes that a verdict names: the rows of the fault matrix, and what is no fault of the network.
 
-use crate::verdict::Place;
+/// Whether a cause is in the network or on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// The network between the hosts.
+    Network,
+    /// The host of the source.
+    SourceHost,
+    /// The host of the target.
+    TargetHost,
+    /// The service that is the target.
+    Service,
+    /// The evidence does not show it.
+    Unknown,
+}
+
+vcn::words!(
+    Place: Network = "the network",
+    SourceHost = "the source's host",
+    TargetHost = "the target's host",
+    Service = "the service",
+    Unknown = "not known",
+);
 
 /// One row each: the cause, where it is unless the evidence says which host, and what to change.
 macro_rules! causes {
     ($($(#[$doc:meta])* $cause:ident, $place:ident, $fix:literal;)*) => {
-        /// A cause.
+        /// The causes that a verdict can name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Cause {
             $($(#[$doc])* $cause,)*
@@ -19,7 +40,7 @@ macro_rules! causes {
                 match self { $(Self::$cause => Place::$place,)* }
             }
 
-            /// What to change.
+            /// What an operator changes to end it.
             pub const fn fix(self) -> &'static str {
                 match self { $(Self::$cause => $fix,)* }
             }

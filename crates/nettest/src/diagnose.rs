@@ -12,10 +12,10 @@ use std::net::IpAddr;
 
 use api::TargetService;
 
-use crate::cause::Cause;
+use crate::cause::{Cause, Place};
 use crate::probe::{Change, Evidence, Failure, ObservedRoute, ProbeKind, ProbeReport, Transport};
 use crate::tap::Tap;
-use crate::verdict::{self, HostTexts, Label, Place, Verdict};
+use crate::verdict::{self, HostTexts, Label, Verdict};
 
 /// A row that found its traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@
 //! thing changed has another result. Otherwise the verdict lists the causes that are left and what would separate them
 //! (docs/network-tests.md).
 
+mod case;
 mod cause;
 mod diagnose;
 #[cfg(test)]
@@ -26,8 +27,9 @@ mod tap;
 mod trials;
 mod verdict;
 
-pub use cause::Cause;
+pub use case::{AgentRequest, Case, Compared, Role};
+pub use cause::{Cause, Place};
 pub use diagnose::diagnose;
-pub use investigation::{AgentRequest, Case, Compared, Investigation, Role};
+pub use investigation::Investigation;
 pub use tap::Tap;
-pub use verdict::{Label, Place, Verdict, path, steps};
+pub use verdict::{Label, Verdict, path, steps};

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use api::TargetService;
 
+use crate::case::{AgentRequest, Case, Compared, Role};
 use crate::diagnose::{avoiding, goes_astray};
-use crate::investigation::{AgentRequest, Case, Compared, Role};
 use crate::probe::{Change, Evidence, Flow, ProbeKind, ProbeTarget, SendTask, Task};
 
 /// A port on which nothing usually listens, so that a host that is reached refuses the connection.

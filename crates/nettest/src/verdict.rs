@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use api::PairVerdict;
 use vcn::words;
 
-use crate::cause::Cause;
+use crate::cause::{Cause, Place};
 use crate::probe::{Evidence, Failure, ProbeReport};
 use crate::tap::Tap;
 
@@ -19,7 +19,7 @@ pub(crate) const FIX_MAX: usize = 160;
 /// How sure a verdict is, from best to worst for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
-    /// Packets pass.
+    /// Packets pass in both directions.
     Reachable,
     /// Several causes are left.
     OneOf,
@@ -29,27 +29,12 @@ pub enum Label {
     Proven,
 }
 
-/// Network or host?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// Between the hosts.
-    Network,
-    /// The source's host.
-    SourceHost,
-    /// The target's host.
-    TargetHost,
-    /// The service that is the target.
-    Service,
-    /// Not known.
-    Unknown,
-}
-
-/// A verdict.
+/// What the evidence proves about a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// How sure it is.
     pub label: Label,
-    /// Network or host.
+    /// Where the causes are.
     pub place: Place,
     /// The causes: all of them if proven, else those that are left.
     pub causes: Vec<Cause>,
@@ -66,13 +51,6 @@ pub struct Verdict {
 }
 
 words!(Label: Reachable, OneOf, Likely, Proven);
-words!(
-    Place: Network = "the network",
-    SourceHost = "the source's host",
-    TargetHost = "the target's host",
-    Service = "the service",
-    Unknown = "not known",
-);
 
 impl Verdict {
     /// The causes in one line: with "or" if one of them holds, with "and" if all do.

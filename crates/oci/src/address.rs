@@ -14,7 +14,7 @@ use crate::vnic::none_is_empty;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpObject {
-    /// Its OCID.
+    /// The OCID of the address.
     pub id: Ocid,
     /// The address, or the first of the block.
     pub ip_address: IpAddr,
@@ -24,7 +24,7 @@ pub struct IpObject {
     /// The VNIC that holds it, where one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vnic_id: Option<Ocid>,
-    /// Its subnet.
+    /// The OCID of its subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet_id: Option<Ocid>,
     /// Whether it is its VNIC's own address, which goes with the VNIC only.
@@ -33,7 +33,7 @@ pub struct IpObject {
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Free-form tags.
+    /// The free-form tags of the address.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub freeform_tags: FreeformTags,
 }
@@ -57,7 +57,7 @@ pub struct CreateAddress {
     /// Its name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Free-form tags.
+    /// The free-form tags that it gets.
     #[serde(skip_serializing_if = "FreeformTags::is_empty")]
     pub freeform_tags: FreeformTags,
 }

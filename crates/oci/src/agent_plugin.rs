@@ -20,7 +20,7 @@ pub struct AgentConfig {
 pub struct PluginConfig {
     /// Its name, such as `Compute HPC RDMA Authentication`.
     pub name: String,
-    /// ENABLED or DISABLED.
+    /// The state that an operator set: ENABLED or DISABLED.
     pub desired_state: String,
 }
 
@@ -28,7 +28,7 @@ pub struct PluginConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentPlugin {
-    /// Its name.
+    /// The name of the plugin.
     pub name: String,
     /// RUNNING, STOPPED, NOT_SUPPORTED or INVALID.
     pub status: String,

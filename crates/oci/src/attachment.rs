@@ -14,11 +14,11 @@ use crate::object::FreeformTags;
 pub struct VnicAttachment {
     /// Its own OCID, not the VNIC's.
     pub id: Ocid,
-    /// Its compartment.
+    /// The OCID of its compartment.
     pub compartment_id: Ocid,
-    /// Its instance.
+    /// The OCID of its instance.
     pub instance_id: Ocid,
-    /// Its state.
+    /// The state of the attachment, not of the VNIC.
     pub lifecycle_state: AttachmentState,
     /// The name given with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct VnicAttachment {
     /// The 802.1Q tag, known only once it is attached. It has a meaning on bare metal only; 0 is untagged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan_tag: Option<u16>,
-    /// The physical port.
+    /// The physical port of a bare metal instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic_index: Option<u8>,
 }
@@ -43,9 +43,9 @@ pub struct VnicAttachment {
 pub enum AttachmentState {
     /// Accepted; the VNIC is being created.
     Attaching,
-    /// The VNIC exists.
+    /// The VNIC is on the instance.
     Attached,
-    /// Being detached.
+    /// The VNIC is being detached.
     Detaching,
     /// Gone; the record stays listable for a while.
     Detached,
@@ -58,7 +58,7 @@ pub enum AttachmentState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachVnic {
-    /// The instance.
+    /// The OCID of the instance that gets the VNIC.
     pub instance_id: Ocid,
     /// The VNIC to create.
     pub create_vnic_details: CreateVnic,
@@ -74,7 +74,7 @@ pub struct AttachVnic {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CreateVnic {
-    /// Its subnet.
+    /// The OCID of the VNIC's subnet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet_id: Option<Ocid>,
     /// Its name for people.
@@ -98,7 +98,7 @@ pub struct CreateVnic {
     /// Whether packets may come from and go to addresses that are not its own: a host that forwards, for pods too, needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_source_dest_check: Option<bool>,
-    /// Free-form tags.
+    /// The free-form tags that the VNIC gets.
     #[serde(skip_serializing_if = "FreeformTags::is_empty")]
     pub freeform_tags: FreeformTags,
 }
@@ -107,7 +107,7 @@ pub struct CreateVnic {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ipv6Choice {
-    /// The address.
+    /// The requested address; any if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6_address: Option<IpAddr>,
     /// The subnet's block it comes from.

@@ -3,11 +3,9 @@
 mod budget;
 pub(crate) mod call;
 mod observer;
-pub(crate) mod request_id;
 mod retry;
 #[cfg(test)]
 mod tests;
-pub(crate) mod transport;
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -24,18 +22,19 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::address::WorkRequest;
 use crate::auth::Login;
 use crate::auth::sign::{Credentials, Signable, sign};
-use crate::client::request_id::RequestId;
-use crate::client::transport::{Answer, Carrier, Transport, Trust};
 use crate::error::{Error, Failure, LoginError};
 use crate::object::{Etag, VersionedObject};
+use crate::refusal::{refusal, retry_after};
 use crate::region::Endpoints;
 use crate::region::endpoint::Endpoint;
+use crate::request_id::RequestId;
+use crate::transport::{Answer, Carrier, Transport, Trust};
 
 pub use budget::{Budget, BudgetState, Rates};
 pub use observer::{Attempt, Observer};
 use retry::{Decision, Situation, decide};
 
-use call::{CORE, Call, query, read, refusal, retry_after};
+use call::{CORE, Call, query, read};
 
 /// The most pages of a list: an end where the service repeats itself.
 const MAX_PAGES: usize = 10_000;
@@ -67,7 +66,7 @@ pub const POLICY: Policy = Policy {
 /// How a client behaves.
 #[derive(Clone)]
 pub struct Options {
-    /// Deadlines and attempts.
+    /// The deadline and the number of attempts of a call.
     pub policy: Policy,
     /// The budget, shared by its clones.
     pub budget: Budget,

@@ -74,12 +74,12 @@ impl CloudView {
         self.list(call).await
     }
 
-    /// An attachment.
+    /// Reads an attachment by its OCID.
     pub async fn vnic_attachment(&self, id: &Ocid) -> Result<VersionedObject<VnicAttachment>, Error> {
         self.object(get("GetVnicAttachment", id.as_str(), format!("/vnicAttachments/{id}"))).await
     }
 
-    /// A VNIC.
+    /// Reads a VNIC by its OCID.
     pub async fn vnic(&self, id: &Ocid) -> Result<VersionedObject<Vnic>, Error> {
         self.object(get("GetVnic", id.as_str(), format!("/vnics/{id}"))).await
     }
@@ -90,13 +90,12 @@ impl CloudView {
         self.list(get(names.list, vnic.as_str(), format!("/{}", names.path)).with("vnicId", vnic)).await
     }
 
-    /// A subnet.
+    /// Reads a subnet by its OCID.
     pub async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
         self.object(get("GetSubnet", id.as_str(), format!("/subnets/{id}"))).await.map(|read| read.value)
     }
 }
 
-/// What changes something.
 impl Oci {
     /// Attaches a VNIC to an instance. Returns while it is still ATTACHING. An instance accepts one at a time: another one is
     /// refused meanwhile (`Error::is_busy`).
@@ -155,7 +154,7 @@ impl Oci {
         self.object(call).await.map(|read| read.value)
     }
 
-    /// Deletes an address.
+    /// Deletes an address by its OCID.
     pub async fn delete_address(&self, family: Family, id: &Ocid) -> Result<(), Error> {
         let names = names(family);
         self.call(&delete(names.delete, id.as_str(), format!("/{}/{id}", names.path))).await.map(drop)

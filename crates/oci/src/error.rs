@@ -5,7 +5,7 @@ mod login;
 
 use thiserror::Error;
 
-use crate::client::request_id::RequestId;
+use crate::request_id::RequestId;
 
 pub use failure::{Failure, Kind, Refusal};
 pub(crate) use failure::{beginning, chain};

@@ -7,12 +7,12 @@ use vcn::Ocid;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComputeHost {
-    /// Its OCID.
+    /// The OCID of the host.
     pub id: Ocid,
     /// The instance that runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<Ocid>,
-    /// HEALTHY or UNHEALTHY.
+    /// The health that OCI reports: HEALTHY or UNHEALTHY.
     pub health: String,
     /// AVAILABLE, OCCUPIED, PROVISIONING, REPAIR or UNAVAILABLE.
     pub lifecycle_state: String,
@@ -25,9 +25,9 @@ pub struct ComputeHost {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MaintenanceEvent {
-    /// Its OCID.
+    /// The OCID of the event.
     pub id: Ocid,
-    /// The instance.
+    /// The OCID of the instance that it is about.
     pub instance_id: Ocid,
     /// SCHEDULED, STARTED, PROCESSING, SUCCEEDED, FAILED or CANCELED.
     pub lifecycle_state: String,

@@ -8,17 +8,17 @@ use crate::agent_plugin::AgentConfig;
 use crate::object::FreeformTags;
 use crate::vnic::none_is_empty;
 
-/// An instance.
+/// A compute instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// Its OCID.
+    /// The OCID of the instance.
     pub id: Ocid,
     /// Its compartment: attachments are listed by it.
     pub compartment_id: Ocid,
-    /// Its state.
+    /// The state of the instance.
     pub lifecycle_state: InstanceState,
-    /// Its shape's name.
+    /// The name of its shape.
     pub shape: String,
     /// Its part of a flexible shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct Instance {
     /// The OKE node pool that its metadata names. Nothing else of the metadata is kept: it holds user data.
     #[serde(default, rename = "metadata", with = "okes_metadata", skip_serializing_if = "Option::is_none")]
     pub node_pool: Option<Ocid>,
-    /// Free-form tags.
+    /// The free-form tags of the instance.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub freeform_tags: FreeformTags,
 }
@@ -66,7 +66,7 @@ mod okes_metadata {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShapeConfig {
-    /// OCPUs.
+    /// The number of OCPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ocpus: Option<f64>,
     /// The most VNICs, the primary one included.
@@ -81,34 +81,34 @@ impl Eq for ShapeConfig {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum InstanceState {
-    /// Being moved.
+    /// It is being moved to another host.
     Moving,
-    /// Being created.
+    /// It is being created.
     Provisioning,
-    /// Running.
+    /// It runs, or at least its machine does.
     Running,
-    /// Starting.
+    /// It is being started.
     Starting,
-    /// Stopping.
+    /// It is being stopped.
     Stopping,
-    /// Stopped.
+    /// It is stopped and keeps its VNICs.
     Stopped,
     /// An image of it is being created.
     CreatingImage,
-    /// Being terminated.
+    /// It is being terminated, and its VNICs with it.
     Terminating,
-    /// Gone.
+    /// It is gone, and so are its VNICs.
     Terminated,
     /// A state that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
-/// A shape.
+/// A shape and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shape {
-    /// Its name.
+    /// The name of the shape.
     pub shape: String,
     /// The most VNICs, the primary one included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,13 +122,13 @@ pub struct Shape {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VnicLimits {
-    /// At the least.
+    /// The number that each instance may have.
     #[serde(default)]
     pub min: Option<u32>,
-    /// At the most.
+    /// The number that no instance exceeds.
     #[serde(default)]
     pub max: Option<f64>,
-    /// For each OCPU.
+    /// The number for each OCPU.
     #[serde(default)]
     pub default_per_ocpu: Option<f64>,
 }

@@ -24,17 +24,18 @@ mod error;
 mod host;
 mod instance;
 mod object;
+mod refusal;
 mod region;
+mod request_id;
 mod retry_token;
 mod subnet;
+mod transport;
 mod vnic;
 
 pub use address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
 pub use agent_plugin::{AgentConfig, AgentPlugin, PluginConfig};
 pub use attachment::{AttachVnic, AttachmentState, CreateVnic, Ipv6Choice, VnicAttachment};
 pub use auth::{ApiKey, InstancePrincipal, KeyOwner, Login, WorkloadIdentity};
-pub use client::request_id::RequestId;
-pub use client::transport::{Carrier, Trust};
 pub use client::{Attempt, Budget, BudgetState, CloudView, Observer, Oci, Options, POLICY, Rates};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use host::{ComputeHost, MaintenanceEvent};
@@ -42,8 +43,10 @@ pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
 pub use object::{Etag, FreeformTags, VersionedObject};
 pub use region::endpoint::{Endpoint, MetadataUrl};
 pub use region::{Endpoints, RealmDomain, Region, RegionName};
+pub use request_id::RequestId;
 pub use retry_token::RetryToken;
 pub use subnet::Subnet;
+pub use transport::{Carrier, Trust};
 pub use vnic::{UpdateVnic, Vnic, VnicState};
 
 /// The metadata service of an instance.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Free-form tags.
+/// Free-form tags, by key.
 pub type FreeformTags = BTreeMap<String, String>;
 
 /// The version of an object: a change that names an old one is refused (412).
@@ -12,7 +12,7 @@ pub struct Etag(pub(crate) String);
 /// An object and its version when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionedObject<T> {
-    /// The object.
+    /// The object as it was read.
     pub value: T,
     /// Its version, where the service sent one.
     pub etag: Option<Etag>,
@@ -25,7 +25,7 @@ impl From<&str> for Etag {
 }
 
 impl Etag {
-    /// As text.
+    /// The tag as the service sent it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

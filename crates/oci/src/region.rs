@@ -91,17 +91,17 @@ impl Region {
         Ok(Self::new(name, realm))
     }
 
-    /// Its name.
+    /// The name of the region.
     pub const fn name(&self) -> &RegionName {
         &self.name
     }
 
-    /// Its realm.
+    /// The domain of the region's realm.
     pub const fn realm(&self) -> &RealmDomain {
         &self.realm
     }
 
-    /// Its endpoints.
+    /// The addresses of the region's services.
     pub fn endpoints(&self) -> Endpoints {
         let of = |service: &str| Endpoint::of_host(&format!("{service}.{}.{}", self.name.0, self.realm.0));
         Endpoints { core: of("iaas"), auth: of("auth") }

@@ -22,7 +22,7 @@ impl RetryToken {
         Self(hex(digest(&SHA256, &text).as_ref()))
     }
 
-    /// As text.
+    /// The token as it is sent.
     pub fn as_str(&self) -> &str {
         &self.0
     }

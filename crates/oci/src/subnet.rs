@@ -8,13 +8,13 @@ use vcn::Ocid;
 
 use crate::vnic::none_is_empty;
 
-/// A subnet.
+/// A subnet of a VCN.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subnet {
-    /// Its OCID.
+    /// The OCID of the subnet.
     pub id: Ocid,
-    /// Its compartment.
+    /// The OCID of its compartment.
     pub compartment_id: Ocid,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,29 +7,29 @@ use vcn::{MacAddr, Ocid};
 
 use crate::object::FreeformTags;
 
-/// A VNIC.
+/// A VNIC as the service describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Vnic {
-    /// Its OCID.
+    /// The OCID of the VNIC.
     pub id: Ocid,
     /// Its compartment: its subnet's, as a rule.
     pub compartment_id: Ocid,
     /// How far it is.
     pub lifecycle_state: VnicState,
-    /// Its subnet.
+    /// The OCID of its subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet_id: Option<Ocid>,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Its Ethernet address.
+    /// The Ethernet address of the VNIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac_address: Option<MacAddr>,
     /// Its primary IPv4 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_ip: Option<IpAddr>,
-    /// Its IPv6 addresses.
+    /// The IPv6 addresses of the VNIC.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub ipv6_addresses: Vec<IpAddr>,
     /// Whether it is its instance's first, which cannot be detached.
@@ -41,7 +41,7 @@ pub struct Vnic {
     /// Whether its packets may have addresses that are not its own.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub skip_source_dest_check: bool,
-    /// Free-form tags.
+    /// The free-form tags of the VNIC.
     #[serde(default, deserialize_with = "none_is_empty")]
     pub freeform_tags: FreeformTags,
 }
@@ -50,13 +50,13 @@ pub struct Vnic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum VnicState {
-    /// Being created.
+    /// It is being created.
     Provisioning,
-    /// Exists.
+    /// It exists and can be changed.
     Available,
-    /// Being deleted.
+    /// It is being deleted.
     Terminating,
-    /// Gone.
+    /// It is deleted for good.
     Terminated,
     /// A state that this version does not know.
     #[serde(other)]

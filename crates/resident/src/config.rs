@@ -10,7 +10,6 @@
 //! There is one list of keys, the options of a program ([`ProgramSettings::Options`]): flags, environment, file,
 //! `config --explain` and the table in docs/ are made from it.
 
-pub mod explain;
 pub mod file;
 pub mod keys;
 pub mod problem;

@@ -32,18 +32,18 @@ pub struct EventContent {
 /// The type of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// For information.
+    /// Information that needs no action.
     Normal,
     /// An operator should act.
     Warning,
 }
 
-/// The reporting program.
+/// The program that reports the Events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reporter {
     /// The program, as a qualified name.
     pub controller: &'static str,
-    /// This pod's name.
+    /// The name of this process's Pod.
     pub instance: String,
 }
 
@@ -53,12 +53,12 @@ pub enum WriteError {
     /// The API server refused it.
     #[error("{message}")]
     Refused {
-        /// The HTTP status.
+        /// The status of HTTP, such as 403.
         code: u16,
         /// The API server's message.
         message: String,
     },
-    /// The request failed.
+    /// The request got no answer.
     #[error(transparent)]
     Unreachable(kube::Error),
     /// The API server does not answer.
@@ -81,7 +81,6 @@ impl WriteError {
     }
 }
 
-/// For one request.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes; the API server takes 1024.
 const MAX_NOTE: usize = 1000;

@@ -13,6 +13,7 @@ pub mod args;
 pub mod command_line;
 pub mod config;
 pub mod events;
+pub mod explain;
 pub mod logging;
 pub mod metrics;
 pub mod readable;

@@ -14,7 +14,7 @@ use prometheus_client::registry::{Metric, Registry};
 
 /// The labels of a metric; see [`labels!`](crate::labels).
 pub trait LabelNames: Clone + Eq + Hash {
-    /// The labels' names.
+    /// The names of the labels, in the order of the values.
     const NAMES: &'static [&'static str];
 }
 
@@ -38,11 +38,11 @@ macro_rules! labels {
 /// A row of the table in docs/.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricDescription {
-    /// The exported name.
+    /// The name that is exported.
     pub name: String,
     /// Counter, gauge or histogram.
     pub kind: &'static str,
-    /// The labels' names.
+    /// The names of the labels.
     pub labels: &'static [&'static str],
     /// What it counts, with its unit.
     pub help: &'static str,
@@ -51,7 +51,7 @@ pub struct MetricDescription {
 /// A gauge that is not an integer.
 pub type FloatGauge = Gauge<f64, AtomicU64>;
 
-/// Histograms by label.
+/// A histogram for each set of labels.
 pub type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The metrics of a program, each created and described by one call.
@@ -103,7 +103,7 @@ impl MetricRegistry {
         self.add(name, help, &[], Histogram::new(bounds))
     }
 
-    /// Histograms by label.
+    /// Registers a histogram for each set of labels.
     pub fn histograms<L: LabelNames>(
         &mut self,
         name: &'static str,
@@ -116,7 +116,7 @@ impl MetricRegistry {
         self.add(name, help, L::NAMES, Family::new_with_constructor(histogram))
     }
 
-    /// All metrics.
+    /// The descriptions of all registered metrics.
     pub fn descriptions(&self) -> &[MetricDescription] {
         &self.descriptions
     }

@@ -30,7 +30,7 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Where metrics are served to other machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsPort {
-    /// The address.
+    /// The address and port to listen on.
     pub listen: SocketAddr,
     /// The directory with `tls.crt`, `tls.key` and `ca.crt`; without it the port is open.
     pub tls: Option<PathBuf>,
@@ -42,9 +42,9 @@ pub enum TlsError {
     /// A file without a certificate or key.
     #[error("reading {path}", path = .path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The reason why it is unusable.
         #[source]
         source: pem::Error,
     },

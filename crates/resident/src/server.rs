@@ -38,7 +38,7 @@ const QUESTION: Duration = Duration::from_secs(5);
 /// The answer to a request that names another host.
 const FOREIGN_HOST: &str = "the Host header names another host: use localhost\n";
 
-/// Answers requests.
+/// Answers the requests of a program's server.
 pub trait Handler: Send + Sync + 'static {
     /// Answers a GET of a path.
     fn answer(&self, path: &str, caller: Caller) -> impl Future<Output = Answer> + Send;
@@ -52,7 +52,7 @@ pub trait Handler: Send + Sync + 'static {
 /// A request whose answer may be a stream.
 #[derive(Clone, Copy)]
 pub struct StreamRequest<'a> {
-    /// The path.
+    /// The path without its query.
     pub path: &'a str,
     /// What follows the question mark.
     pub query: &'a str,
@@ -60,14 +60,14 @@ pub struct StreamRequest<'a> {
     pub token: Option<&'a str>,
 }
 
-/// An answer.
+/// An answer that is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The HTTP status.
+    /// The status of HTTP, such as 200.
     pub status: u16,
-    /// The content type.
+    /// The value of the header Content-Type.
     pub content_type: &'static str,
-    /// The body.
+    /// The text of the answer.
     pub body: String,
 }
 
@@ -78,7 +78,7 @@ pub enum Caller {
     Anybody,
     /// A client of a port on loopback, which names this machine as the host.
     Local,
-    /// Root.
+    /// The user with the uid 0.
     Root,
 }
 
@@ -87,12 +87,12 @@ pub enum Caller {
 pub(crate) struct Connections(VecDeque<AbortHandle>);
 
 impl Answer {
-    /// Plain text.
+    /// An answer of plain text.
     pub fn text(status: u16, body: &str) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: body.to_owned() }
     }
 
-    /// JSON.
+    /// An answer of JSON.
     pub fn json(status: u16, body: &impl Serialize) -> Self {
         match serde_json::to_string(body) {
             Ok(mut body) => {

@@ -20,7 +20,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use ipam::AtomicFile;
-use resident::config::{Layers, explain};
+use resident::config::Layers;
+use resident::explain;
 
 use crate::cli::exit::Exit;
 use crate::cli::query::{QueryError, query};

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-/// The exit status.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Success.
+    /// 0: the command did what it was started for.
     Fine = 0,
     /// The node is not ready, or the command failed.
     Not = 1,

@@ -9,7 +9,8 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use resident::args::{ConfigArgs, Format};
-use resident::config::{Layers, explain};
+use resident::config::Layers;
+use resident::explain;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use resident::config::explain;
+use resident::explain;
 use resident::metrics::markdown;
 
 use crate::args::keys;

@@ -4,8 +4,8 @@ use api::AttachmentReason as Reason;
 use vcn::Family;
 
 use super::Failure;
-use crate::attachment::plan::step::Action;
 use crate::attachment::report::event_diff::is_no_answer;
+use crate::attachment::step::Action;
 
 /// Whether `next` would fail or be wrong after `failed`.
 pub(super) fn hinders(failed: &Action, failure: &Failure, next: &Action) -> bool {

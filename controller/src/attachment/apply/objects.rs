@@ -39,7 +39,7 @@ pub trait Objects: Send + Sync + 'static {
 pub struct KubeObjects(Api<Received<VnicAttachment>>, KubePodNetworks);
 
 impl KubeObjects {
-    /// Uses this client.
+    /// Writes objects with this client, and reads pod networks.
     pub fn new(client: Client, pod_networks: KubePodNetworks) -> Self {
         Self(Api::all(client), pod_networks)
     }

@@ -27,7 +27,6 @@ pub(crate) struct Observed {
     pub pod_network: Option<PodNetwork>,
 }
 
-/// The instance itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Machine {
     There {
@@ -62,7 +61,6 @@ pub(crate) struct ObservedVnic {
 /// The addresses of one family that a VNIC holds, its own included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AddressList {
-    /// Exactly these.
     Known(Vec<IpObject>),
     /// OCI refuses to list them: nothing may be concluded from that, and nothing done about them.
     Refused(StatusReason),
@@ -85,7 +83,6 @@ pub(crate) enum ReadError {
 }
 
 impl Observed {
-    /// An invisible instance.
     pub(crate) const fn not_seen() -> Self {
         Self {
             machine: Machine::NotSeen,

@@ -6,7 +6,7 @@ use oci::{AttachVnic, CreateVnic, FreeformTags, Subnet};
 
 use super::Case;
 use crate::attachment::mark::Mark;
-use crate::attachment::plan::step::Action;
+use crate::attachment::step::Action;
 
 /// The attach request. Its token is the same in every process while OCI lists the same lost VNICs of the object, or none.
 pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {

@@ -81,9 +81,11 @@ impl<'a> Case<'a> {
     /// Its claim to its name, the best first: it has a VNIC; its status reports one, or one in progress, which a list may
     /// lack; it is older.
     pub(super) fn claim(&self) -> impl Ord {
-        let is_on_its_way = self.is_reported(Reason::Attaching) || self.is_reported(Reason::AttachFailed);
-        let is_reported = self.was_attached() || self.is_detachment_reported() || is_on_its_way;
-        (self.live().is_none(), !is_reported, self.age())
+        let is_begun = matches!(
+            self.reported_reason(),
+            Some(Reason::Attaching | Reason::AttachFailed | Reason::DetachedOutOfBand)
+        );
+        (self.live().is_none(), !(self.was_attached() || is_begun), self.age())
     }
 
     /// The attachment that is, will be or was the object's; of two, the one in its status.
@@ -110,6 +112,11 @@ impl<'a> Case<'a> {
 
     pub(super) fn reported(&self, kind: ConditionType) -> Option<&condition::Condition> {
         event_diff::condition(self.object, kind)
+    }
+
+    /// The stage of the object's life that its status reports: the reason of its condition Attached.
+    pub(super) fn reported_reason(&self) -> Option<Reason> {
+        Reason::from_word(&self.reported(ConditionType::Attached)?.reason)
     }
 
     /// Whether its status reports a VNIC: if that is missing, another program detached it.
@@ -146,9 +153,10 @@ impl<'a> Case<'a> {
 
     /// Whether the VNIC was seen while the object was being deleted, and is now DETACHED. No other is requested after that.
     pub(super) fn was_taken_off(&self) -> bool {
-        let is_seen = [Reason::Detaching, Reason::DetachFailed, Reason::UsedByPods, Reason::InUse]
-            .iter()
-            .any(|reason| self.is_reported(*reason));
+        let is_seen = matches!(
+            self.reported_reason(),
+            Some(Reason::Detaching | Reason::DetachFailed | Reason::UsedByPods | Reason::InUse)
+        );
         self.is_leaving() && is_seen && self.is_listed_gone()
     }
 
@@ -179,14 +187,5 @@ impl<'a> Case<'a> {
         } else {
             AttachmentStatus::without_vnic(reason, message)
         }
-    }
-
-    pub(super) fn is_reported(&self, reason: Reason) -> bool {
-        let reported = self.reported(ConditionType::Attached);
-        reported.is_some_and(|reported| Reason::from_word(&reported.reason) == Some(reason))
-    }
-
-    pub(super) fn is_detachment_reported(&self) -> bool {
-        self.is_reported(Reason::DetachedOutOfBand)
     }
 }

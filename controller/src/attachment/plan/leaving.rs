@@ -7,10 +7,10 @@ use oci::{AttachmentState, InstanceState, UpdateVnic};
 use super::{Case, ObjectPlanner, Plan, PlanInput, pod_network};
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::observed::{Machine, ObservedAttachment};
-use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::{event_diff, node_report};
 use crate::attachment::state::retry_state::FailedAttempt;
+use crate::attachment::step::{Action, VnicVersion};
 use crate::work::Pause;
 
 /// A VNIC that keeps our tags counts as orphaned.
@@ -25,7 +25,7 @@ impl ObjectPlanner<'_> {
         let (case, plan) = (self.case, &mut *self.plan);
         let state = match &self.observed.machine {
             // A VNIC goes with its instance.
-            Machine::NotSeen if case.is_reported(Reason::NodeGone) => return let_go(case, plan),
+            Machine::NotSeen if case.reported_reason() == Some(Reason::NodeGone) => return let_go(case, plan),
             Machine::NotSeen => {
                 let mut planned_status = super::staying::not_seen(case);
                 planned_status.attached.message.push_str(if is_orphan(case) { IF_ORPHANED } else { IF_IT_ENDED });
@@ -69,7 +69,9 @@ impl ObjectPlanner<'_> {
         let attached = match planned_status {
             // Until it is gone: otherwise it would be written and reverted with each attempt.
             Some(cause)
-                if cause.reason == Reason::Detaching && case.is_reported(Reason::DetachFailed) && !is_orphan(case) =>
+                if cause.reason == Reason::Detaching
+                    && case.reported_reason() == Some(Reason::DetachFailed)
+                    && !is_orphan(case) =>
             {
                 FailedAttempt::Detach.status_reason()
             }

@@ -12,10 +12,10 @@ use vcn::{Family, Ocid};
 use super::{Case, ObjectPlanner, Plan, attach_request};
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::observed::{AddressList, ObservedVnic};
-use crate::attachment::plan::step::{Action, NewAddress, VnicVersion};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::report::event_diff::is_no_answer;
 use crate::attachment::report::{event_diff, node_report};
+use crate::attachment::step::{Action, NewAddress, VnicVersion};
 
 /// Fewer are requested one by one, because each then has its own answer.
 const MIN_BULK_ITEMS: usize = 2;

@@ -6,9 +6,9 @@ use oci::{AttachmentState, InstanceState, Subnet};
 
 use super::{Case, ObjectPlanner, Plan, attach_request, is_busy, pod_network};
 use crate::attachment::observe::observed::{Machine, ObservedAttachment, ObservedVnic};
-use crate::attachment::plan::step::Action;
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::state::retry_state::FailedAttempt;
+use crate::attachment::step::Action;
 use crate::work::Pause;
 
 impl ObjectPlanner<'_> {
@@ -107,7 +107,7 @@ impl ObjectPlanner<'_> {
         }
         let planned_status = match (blocker, self.subnet()) {
             // First what happened, then what blocks the repair.
-            (Some(_), _) if behind.is_some() && !case.is_detachment_reported() => behind,
+            (Some(_), _) if behind.is_some() && case.reported_reason() != Some(Reason::DetachedOutOfBand) => behind,
             (Some(cause), _) => Some(cause),
             (None, None) => {
                 let subnet = &case.object.spec.vnic.subnet_id;
@@ -161,17 +161,17 @@ impl ObjectPlanner<'_> {
 
 /// The reason of an attach, unless an earlier one is still reported.
 fn unless_repeated(case: &Case<'_>, cause: StatusReason) -> StatusReason {
-    if case.is_detachment_reported() && cause.reason == Reason::Attaching {
-        StatusReason::new(
-            Reason::DetachedOutOfBand,
-            "the VNIC was detached outside the controller; it is being attached again",
-        )
-    } else if case.is_reported(Reason::AttachFailed) && cause.reason == Reason::Attaching {
+    match case.reported_reason() {
+        Some(Reason::DetachedOutOfBand) if cause.reason == Reason::Attaching => attached_again(),
         // Until it is attached: otherwise it would be written and reverted with each attempt.
-        FailedAttempt::Attach.status_reason()
-    } else {
-        cause
+        Some(Reason::AttachFailed) if cause.reason == Reason::Attaching => FailedAttempt::Attach.status_reason(),
+        _ => cause,
     }
+}
+
+fn attached_again() -> StatusReason {
+    let message = "the VNIC was detached outside the controller; it is being attached again";
+    StatusReason::new(Reason::DetachedOutOfBand, message)
 }
 
 /// The instance is gone. A profile's object is deleted when the Node is gone too: while the Node exists, the profile would
@@ -182,7 +182,7 @@ fn gone() -> AttachmentStatus {
 
 /// OCI answers 404 for the instance. The status keeps the VNIC, because it is also read.
 pub(super) fn not_seen(case: &Case<'_>) -> AttachmentStatus {
-    if case.is_reported(Reason::NodeGone) {
+    if case.reported_reason() == Some(Reason::NodeGone) {
         // It was seen TERMINATED, which is final.
         return case.as_reported();
     }
@@ -194,19 +194,18 @@ pub(super) fn not_seen(case: &Case<'_>) -> AttachmentStatus {
 /// The controller detaches nothing that should stay. The status keeps the VNIC until it is gone, because another one is
 /// requested only with proof.
 fn being_detached(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatus {
-    let attached = if case.is_reported_vnic(live) || case.is_detachment_reported() {
-        StatusReason::new(
+    let is_lost = case.is_reported_vnic(live);
+    let attached = match case.reported_reason() {
+        reason if is_lost || reason == Some(Reason::DetachedOutOfBand) => StatusReason::new(
             Reason::DetachedOutOfBand,
             "the VNIC is being detached outside the controller; a new one is attached when it is gone",
-        )
-    } else if case.is_reported(Reason::AttachFailed) {
-        FailedAttempt::Attach.status_reason()
-    } else {
+        ),
+        Some(Reason::AttachFailed) => FailedAttempt::Attach.status_reason(),
         // OCI itself may remove a VNIC that it could not attach.
-        StatusReason::new(
+        _ => StatusReason::new(
             Reason::Detaching,
             "OCI is removing the VNIC before it was attached; a new one is attached when it is gone",
-        )
+        ),
     };
     AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
 }
@@ -215,7 +214,7 @@ fn being_detached(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatu
 fn being_made(case: &Case<'_>, live: &ObservedAttachment, plan: &mut Plan) -> AttachmentStatus {
     plan.waits = true;
     // A VNIC is named from its creation on; one that was reported as attached is being changed, not created.
-    if !(case.is_reported_vnic(live) && case.is_reported(Reason::Attached)) {
+    if !(case.is_reported_vnic(live) && case.reported_reason() == Some(Reason::Attached)) {
         return attaching(case, live);
     }
     let reported = case.as_reported();
@@ -230,20 +229,16 @@ fn being_made(case: &Case<'_>, live: &ObservedAttachment, plan: &mut Plan) -> At
 }
 
 fn attaching(case: &Case<'_>, live: &ObservedAttachment) -> AttachmentStatus {
-    let attached = if live.state() == AttachmentState::Attached && live.vnic.is_none() {
-        StatusReason::new(
+    let is_invisible = live.state() == AttachmentState::Attached && live.vnic.is_none();
+    let is_replaced = case.was_attached() && !case.is_reported_vnic(live);
+    let attached = match case.reported_reason() {
+        _ if is_invisible => StatusReason::new(
             Reason::Attaching,
             "the VNIC is attached, and GetVnic is answered 404: not visible yet, or no permission",
-        )
-    } else if (case.was_attached() && !case.is_reported_vnic(live)) || case.is_detachment_reported() {
-        StatusReason::new(
-            Reason::DetachedOutOfBand,
-            "the VNIC was detached outside the controller; it is being attached again",
-        )
-    } else if case.is_reported(Reason::AttachFailed) {
-        FailedAttempt::Attach.status_reason()
-    } else {
-        StatusReason::new(Reason::Attaching, "OCI is creating the VNIC")
+        ),
+        reason if is_replaced || reason == Some(Reason::DetachedOutOfBand) => attached_again(),
+        Some(Reason::AttachFailed) => FailedAttempt::Attach.status_reason(),
+        _ => StatusReason::new(Reason::Attaching, "OCI is creating the VNIC"),
     };
     AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
 }

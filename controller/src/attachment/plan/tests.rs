@@ -20,9 +20,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::attachment::mark::Mark;
-use crate::attachment::plan::step::NewAddress;
 use crate::attachment::report::status::status;
 use crate::attachment::report::{event_diff, node_report};
+use crate::attachment::step::NewAddress;
 
 use documents::Documents;
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use api::AttachmentReason;
 use vcn::Ocid;
 
-/// The planned status.
+/// The planned status of one VnicAttachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentStatus {
     /// Whether the VNIC is attached, and why not.
@@ -19,7 +19,7 @@ pub struct AttachmentStatus {
 /// A reason and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusReason {
-    /// The reason.
+    /// The stable word of the condition.
     pub reason: AttachmentReason,
     /// For people; unchanged while the cause is.
     pub message: String,
@@ -27,12 +27,12 @@ pub struct StatusReason {
     pub request_id: Option<String>,
 }
 
-/// The VNIC.
+/// What the status says of the VNIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The VNIC.
+    /// The OCID of the VNIC, if one is known.
     pub vnic_id: Option<Ocid>,
-    /// Its own addresses.
+    /// The addresses of the VNIC itself.
     pub own_addresses: Vec<IpAddr>,
     /// The IPv4 addresses in addition, if pods share it.
     pub pod_addresses: Vec<IpAddr>,

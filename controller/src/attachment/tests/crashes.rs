@@ -20,9 +20,7 @@ enum Story {
     Forsake,
     /// They are created again, because they were detached.
     AttachAgain,
-    /// They are removed.
     Detach,
-    /// They are released.
     Leave,
 }
 

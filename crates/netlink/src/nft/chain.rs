@@ -4,7 +4,8 @@
 use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage};
 
 use super::Socket;
-use super::socket::{HEADER_LEN, message};
+use super::encode::HEADER_LEN;
+use super::socket::message;
 use crate::error::{Cause, Result};
 use crate::wire::attributes;
 

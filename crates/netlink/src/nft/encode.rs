@@ -19,6 +19,9 @@ mod rate;
 
 pub(super) use rate::set;
 
+/// Family, version and resource, at the beginning of every netfilter message.
+pub(super) const HEADER_LEN: usize = 4;
+
 /// Every match uses the first register; none outlives its comparison.
 const REGISTER: Register = Register::Reg1;
 

@@ -12,7 +12,7 @@ pub enum Expression {
     Oifname(LinkMatch),
     /// It leaves by another link.
     OifnameNot(LinkMatch),
-    /// Its transport protocol.
+    /// Matches packets of this transport protocol.
     L4proto(Protocol),
     /// Its source address is in this network (which also says its family).
     SourceNet(IpNetwork),
@@ -62,11 +62,11 @@ pub enum Expression {
     Masquerade,
     /// Lets it pass this chain.
     Accept,
-    /// Drops it.
+    /// Drops the packet without an answer.
     Drop,
 }
 
-/// Which links.
+/// The links that a match selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkMatch {
     /// The link of this name.
@@ -78,20 +78,20 @@ pub enum LinkMatch {
 /// A rate of packets, and how many may exceed it at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// Packets per second.
+    /// The number of packets per second.
     pub per_second: u32,
     /// Packets that pass at once after silence.
     pub burst: u32,
 }
 
-/// A transport protocol.
+/// The transport protocols that rules match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// TCP.
+    /// TCP, number 6.
     Tcp,
-    /// UDP.
+    /// UDP, number 17.
     Udp,
-    /// ICMP for IPv6.
+    /// ICMP for IPv6, number 58.
     Icmpv6,
 }
 
@@ -110,6 +110,6 @@ impl Protocol {
 pub enum Direction {
     /// As its first packet.
     Original,
-    /// Back.
+    /// Answers to the side that began the connection.
     Reply,
 }

@@ -13,7 +13,8 @@ use std::fmt;
 
 use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMessage};
 
-use super::socket::{HEADER_LEN, message};
+use super::encode::HEADER_LEN;
+use super::socket::message;
 use super::{LinkMatch, Socket};
 use crate::error::{Cause, Result};
 use crate::wire::attributes;
@@ -56,9 +57,9 @@ pub struct ForwardPath {
 pub struct BlockingChain {
     /// `ip`, `ip6` or `inet`.
     pub family: &'static str,
-    /// The table.
+    /// The name of the table.
     pub table: String,
-    /// The base chain.
+    /// The name of the base chain.
     pub chain: String,
     /// `policy drop`, `reject`, `drop`.
     pub how: &'static str,
@@ -78,7 +79,6 @@ enum Outcome {
     Jump(String),
     Goto(String),
     Return,
-    /// The next rule.
     None,
 }
 

@@ -3,8 +3,7 @@
 use crate::error::Cause;
 use crate::wire::attributes;
 
-use super::encode::COMMENT;
-use super::socket::HEADER_LEN;
+use super::encode::{COMMENT, HEADER_LEN};
 
 // linux/netfilter/nf_tables.h
 const NFTA_RULE_TABLE: u16 = 1;

@@ -14,9 +14,6 @@ use crate::wire::transport::{Request, Transport};
 
 pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 
-/// Family, version and resource, at the beginning of every netfilter message.
-pub(super) const HEADER_LEN: usize = 4;
-
 /// An nf_tables socket. It belongs to the network namespace where it was opened.
 #[derive(Debug)]
 pub struct Socket {

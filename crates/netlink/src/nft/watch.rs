@@ -4,13 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
-use super::socket::{HEADER_LEN, NFNL_SUBSYS_NFTABLES};
+use super::encode::HEADER_LEN;
+use super::socket::NFNL_SUBSYS_NFTABLES;
 use crate::error::Result;
 use crate::wire::attributes;
 use crate::wire::subscription::Subscription;
 use crate::wire::transport::messages;
 
-/// linux/netfilter/nfnetlink.h
 const NFNLGRP_NFTABLES: u32 = 7;
 
 /// linux/netfilter/nf_tables.h: tables, chains and rules, which all name their table in attribute 1.

@@ -3,10 +3,10 @@
 use api::TargetService;
 
 use super::{Finding, Strength, goes_astray, rose_by_the_lost};
-use crate::cause::Cause;
+use crate::cause::{Cause, Place};
 use crate::probe::{Change, Evidence, Failure, HostState, ProbeReport};
 use crate::tap::Tap;
-use crate::verdict::{Place, is_full};
+use crate::verdict::is_full;
 
 /// The kernel's route for the source address leaves by another link, or there is none. No packet is needed.
 pub(super) fn route(evidence: &Evidence) -> Option<Finding> {

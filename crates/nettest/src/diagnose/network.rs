@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use api::TargetService;
 
 use super::{Finding, Strength, has_ports, is_link_local, is_same_subnet};
-use crate::cause::Cause;
+use crate::cause::{Cause, Place};
 use crate::probe::{Change, Evidence, Failure, ProbeKind, Tally, Trial};
 use crate::tap::Tap;
-use crate::verdict::Place;
 
 /// Fewer tracked connections on the host than this do not fill a VNIC's table: the smallest shape tracks 15,000.
 const VNIC_CONNECTIONS: u64 = 10_000;

@@ -18,11 +18,11 @@ use super::session::TokenSource;
 use super::token::Token;
 use crate::auth::key::RsaKey;
 use crate::auth::sign::{Credentials, Signable, sign};
-use crate::client::call::refusal;
-use crate::client::transport::{Answer, Transport, Trust};
 use crate::error::{Error, Failure, LoginError, chain};
+use crate::refusal::refusal;
 use crate::region::Region;
 use crate::region::endpoint::{Endpoint, MetadataUrl};
+use crate::transport::{Answer, Transport, Trust};
 use certificate::Certificate;
 
 /// The metadata service of an instance. By convention of Oracle's SDKs, `OCI_METADATA_BASE_URL` names another one.

@@ -20,7 +20,6 @@ impl Progress {
         self.note(line, Kind::Unavailable);
     }
 
-    /// Records a failure.
     pub(crate) fn note(&self, line: String, kind: Kind) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (line, kind);
     }

@@ -24,9 +24,7 @@ pub(crate) struct Credentials {
 /// What of a request is signed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signable<'a> {
-    /// In capital letters.
     pub(crate) method: &'a str,
-    /// Path and query.
     pub(crate) target: &'a str,
     /// With the port where it is not the scheme's. `None` for the federation service, which wants it unsigned.
     pub(crate) host: Option<&'a str>,

@@ -13,7 +13,6 @@ use crate::error::LoginError;
 pub(crate) struct Token {
     /// As the service wants it in a key id: with the prefix `ST$`.
     pub(crate) key_id: String,
-    /// When it expires.
     pub(crate) expires: SystemTime,
     /// When to fetch the next one.
     pub(crate) renew: SystemTime,

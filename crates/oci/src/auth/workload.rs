@@ -17,9 +17,9 @@ use super::read_file;
 use super::session::TokenSource;
 use super::token::Token;
 use crate::auth::key::RsaKey;
-use crate::client::request_id::RequestId;
-use crate::client::transport::{Transport, Trust};
 use crate::error::{Failure, LoginError};
+use crate::request_id::RequestId;
+use crate::transport::{Transport, Trust};
 
 /// The port of proxymux on the API server's address.
 const PORT: u16 = 12250;

@@ -78,7 +78,7 @@ impl Budget {
         Self(Arc::new(BudgetQueue { bucket, line: sync::Mutex::default(), waiting: AtomicU32::default() }))
     }
 
-    /// Its state now.
+    /// The rate that is permitted now.
     pub fn state(&self) -> BudgetState {
         self.bucket().state(Instant::now())
     }

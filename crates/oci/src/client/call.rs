@@ -1,26 +1,20 @@
 //! One call: its parts, its effect when repeated, its answer.
 
-use std::time::Duration;
-
 use hyper::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vcn::Ocid;
 
-use super::request_id::RequestId;
 use super::retry::Repeat;
-use super::transport::Answer;
-use crate::error::{Error, Failure, Refusal, beginning};
+use crate::error::{Error, Failure, beginning};
 use crate::object::Etag;
+use crate::request_id::RequestId;
 use crate::retry_token::RetryToken;
+use crate::transport::Answer;
 
 /// The version of the core services' API.
 pub(super) const CORE: &str = "20160918";
 
-/// The longest message kept of a refusal, in characters; Oracle's messages have a few hundred at most.
-const MAX_MESSAGE: usize = 1000;
-
-/// One call.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     /// Oracle's name of it.
@@ -59,28 +53,6 @@ impl Call<'_> {
 pub(super) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
     serde_json::from_slice(&answer.body)
         .map_err(|error| Failure::Unreadable { beginning: beginning(&answer.body), source: error.into() })
-}
-
-/// Reads a refusal. A proxy in between may answer with anything.
-pub(crate) fn refusal(answer: &Answer) -> Refusal {
-    #[derive(serde::Deserialize)]
-    struct ErrorBody {
-        code: String,
-        message: Option<String>,
-    }
-    let complaint = serde_json::from_slice::<ErrorBody>(&answer.body);
-    let (code, message) = match complaint {
-        Ok(complaint) => {
-            (complaint.code, vcn::excerpt(&complaint.message.unwrap_or_default(), MAX_MESSAGE).into_owned())
-        }
-        Err(_) => (String::new(), beginning(&answer.body)),
-    };
-    Refusal { status: answer.status.as_u16(), code, message, retry_after: retry_after(answer) }
-}
-
-/// In seconds; the other form of the header, a date, needs two clocks that agree.
-pub(super) fn retry_after(answer: &Answer) -> Option<Duration> {
-    answer.header("retry-after")?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// `?a=b&c=d`; all but unreserved characters are escaped, so that every URL parser and the signature check agree.

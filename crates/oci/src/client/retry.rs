@@ -38,7 +38,6 @@ pub(crate) struct Situation<'a> {
 /// The next step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Report the failure.
     Stop,
     /// Try again after this time.
     After(Duration),

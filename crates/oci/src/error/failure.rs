@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use super::LoginError;
 
-/// A failed attempt.
+/// The failure of one attempt.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// The service refused.
+    /// The service answered with a refusal.
     #[error(transparent)]
     Refused(Refusal),
     /// No connection: the request was not sent.
@@ -29,16 +29,16 @@ pub enum Failure {
     Login {
         /// The way of logging in.
         login: &'static str,
-        /// The cause.
+        /// The reason for the failed login.
         #[source]
         source: Box<LoginError>,
     },
     /// The answer is none that the client understands.
     #[error("the answer cannot be read (it begins {beginning:?})")]
     Unreadable {
-        /// Its beginning.
+        /// The beginning of the answer.
         beginning: String,
-        /// Its problem.
+        /// The reason why it is unreadable.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -48,11 +48,11 @@ pub enum Failure {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("status {status} {code}: {message}")]
 pub struct Refusal {
-    /// The HTTP status.
+    /// The status of HTTP, such as 404.
     pub status: u16,
     /// The service's code, for example `IncorrectState`; empty when the answer had none (a proxy's, for example).
     pub code: String,
-    /// The service's message.
+    /// The message of the service, cut to a bound.
     pub message: String,
     /// How long the service wants no further request.
     pub retry_after: Option<Duration>,

@@ -12,22 +12,22 @@ pub enum LoginError {
     /// A resource that the login needs could not be fetched.
     #[error("fetching {what} from {from}")]
     Fetch {
-        /// The resource.
+        /// The resource that was fetched.
         what: &'static str,
         /// A URL or a path.
         from: String,
-        /// The failure.
+        /// The failure of the last attempt.
         #[source]
         source: Box<Failure>,
     },
     /// A file could not be read.
     #[error("reading {what} at {path}")]
     File {
-        /// The file's content.
+        /// What the file contains.
         what: &'static str,
-        /// Its path.
+        /// The path of the file.
         path: String,
-        /// The system's error.
+        /// The answer of the system.
         #[source]
         source: std::io::Error,
     },
@@ -36,7 +36,7 @@ pub enum LoginError {
     Material {
         /// The key, certificate or token.
         what: &'static str,
-        /// Its problem.
+        /// What is wrong with it.
         problem: String,
     },
     /// The instance's certificate names another tenancy than at the first login.
@@ -44,13 +44,13 @@ pub enum LoginError {
     TenancyChanged {
         /// At the first login.
         before: String,
-        /// Now.
+        /// The tenancy that the certificate names now.
         now: String,
     },
     /// No token in time.
     #[error("no token within {within:?}: {last}; {}", hint(*kind))]
     TimedOut {
-        /// The caller's deadline.
+        /// The time that the caller allowed.
         within: Duration,
         /// The address, and why its last attempt failed.
         last: String,
@@ -64,7 +64,7 @@ pub enum LoginError {
         message: String,
         /// Whether it may pass by itself.
         transient: bool,
-        /// Its kind.
+        /// The kind of the shared failure.
         kind: Kind,
     },
 }

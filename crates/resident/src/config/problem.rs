@@ -10,11 +10,11 @@ use serde::{Serialize, Serializer};
 pub enum Place {
     /// On the command line.
     Flag,
-    /// In the environment.
+    /// A variable of the environment.
     Environment,
-    /// In a file.
+    /// A line of a file.
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The line, from 1; 0 is the file as a whole.
         line: usize,
@@ -23,10 +23,10 @@ pub enum Place {
     Together,
 }
 
-/// Something wrong.
+/// A wrong key or value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Where.
+    /// The place that has it.
     pub place: Place,
     /// Which key; empty when it is about no key.
     pub key: String,

@@ -22,7 +22,7 @@ impl RequestId {
         }
     }
 
-    /// As text.
+    /// The id as it is sent.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -22,7 +22,6 @@ pub(crate) enum Action {
     Attach(Box<AttachVnic>, RetryToken),
     /// Detach it, which deletes it. It goes later.
     Detach(Ocid),
-    /// Change it.
     Update(VnicVersion, Box<UpdateVnic>),
     /// Remove our tags: it is no longer managed.
     Disown(VnicVersion, Box<UpdateVnic>),

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::keys::{Key, Keys};
-use super::{Layers, ProgramSettings, Values, read_file};
 use crate::args::{ConfigArgs, Format};
+use crate::config::keys::{Key, Keys};
+use crate::config::{Layers, ProgramSettings, Values, read_file};
 
 /// The description of a key, as it is printed.
 #[derive(Debug, Serialize)]
@@ -21,14 +21,13 @@ pub struct KeyDescription {
     meaning: String,
 }
 
-/// A setting.
+/// A key with its value and the origin of that value.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Set {
     key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// Its source.
     by: String,
 }
 
@@ -66,7 +65,7 @@ pub fn tell<S: ProgramSettings>(
     Ok((text, right))
 }
 
-/// Every key.
+/// The descriptions of all keys, in their order.
 pub fn descriptions(keys: &Keys) -> Vec<KeyDescription> {
     let description = |key: &Key| KeyDescription {
         key: key.name().to_owned(),
@@ -78,7 +77,7 @@ pub fn descriptions(keys: &Keys) -> Vec<KeyDescription> {
     keys.iter().map(description).collect()
 }
 
-/// Every key's value.
+/// All keys with their values, in their order.
 pub fn set(keys: &Keys, values: &Values) -> Vec<Set> {
     let set = |key: &Key| match values.get(key.name()) {
         Some(given) => {
