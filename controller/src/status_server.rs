@@ -28,7 +28,6 @@ pub(crate) enum Role {
     Standby = 1,
     /// It is the leader and reads its objects.
     Reading = 2,
-    /// It works.
     Working = 3,
 }
 

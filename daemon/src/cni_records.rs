@@ -44,7 +44,6 @@ pub(crate) fn listen(state_dir: &Path) -> Result<Listener, ListenError> {
     Listener::bind(state_dir)
 }
 
-/// Takes in records.
 pub(crate) async fn run(listener: Listener, agent: Arc<Agent>) -> io::Result<()> {
     let intake = Arc::new(Intake::new(agent));
     let readable = Readable::new(listener.as_fd())?;

@@ -43,7 +43,7 @@ struct PluginRunMetrics {
     records_refused: Counter,
 }
 
-/// The metrics.
+/// All metrics of the agent.
 pub struct Metrics {
     registry: MetricRegistry,
     reconciles: Family<ReconcileKind, Counter>,

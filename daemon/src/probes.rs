@@ -45,7 +45,7 @@ use flow_tap::FlowTap;
 pub struct ProbeEnvironment {
     /// Where the kernel's counters of the calling thread's namespace are: `/proc`.
     pub proc: PathBuf,
-    /// The API server.
+    /// The address of the API server, for probes to it.
     pub api_server: Option<SocketAddr>,
 }
 
@@ -63,7 +63,7 @@ pub enum TaskError {
     Resolve {
         /// The name, or the service.
         name: String,
-        /// Why not.
+        /// The reason why it has no address.
         cause: String,
     },
     /// This host could not prepare it.

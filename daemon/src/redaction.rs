@@ -64,9 +64,9 @@ enum SecretKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Redactions {
-    /// Keys and certificates.
+    /// The number of removed keys and certificates.
     pub pem: u64,
-    /// JSON web tokens.
+    /// The number of removed JSON web tokens.
     pub jwt: u64,
     /// Users and passwords in URLs, and pre-authenticated requests.
     pub url_credentials: u64,

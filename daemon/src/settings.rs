@@ -31,7 +31,7 @@ pub struct Settings {
     pub metrics_port: Option<MetricsPort>,
     /// What is known of the cluster's pod network from outside; metadata and NativePodNetwork are added at run time.
     pub signals: Signals,
-    /// The installer's own.
+    /// The settings of the installer.
     pub installer: installer::Settings,
 }
 
@@ -44,7 +44,7 @@ pub enum SettingsError {
     /// An exporter at the node's unknown address.
     #[error("DCGM_METRICS has NODE_IP, and the setting NODE_IP is missing")]
     ExporterAddress,
-    /// The installer's settings.
+    /// A setting of the installer is not valid.
     #[error(transparent)]
     Installer(#[from] installer::SettingsError),
 }

@@ -31,7 +31,7 @@ const RANGES_MAX: usize = 16;
 pub struct ForeignNetwork {
     /// The file of its configuration: the first by name that can give pods a network, which is the runtime's choice too.
     pub file: String,
-    /// Its name.
+    /// The name of the network, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// The plugins of its chain, in order.
@@ -61,7 +61,7 @@ pub struct ForeignPlugin {
 pub struct AddressUse {
     /// The folder whose files show it.
     pub directory: PathBuf,
-    /// Addresses in use.
+    /// The number of addresses in use.
     pub held: usize,
     /// Free IPv4 addresses, if the ranges are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,7 +22,6 @@ enum Shape {
     Struct(&'static [(&'static str, Self)]),
 }
 
-/// types.PluginConf.
 const ENTRY: Shape = Shape::Struct(&[
     ("cniVersion", Shape::Text),
     ("name", Shape::Text),

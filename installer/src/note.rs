@@ -2,7 +2,7 @@
 
 use crate::observed::ProvidedNetwork;
 
-/// A note.
+/// A note for an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// What it is about.

@@ -114,7 +114,7 @@ impl Settings {
         })
     }
 
-    /// Our configuration's path.
+    /// The path of our configuration.
     #[must_use]
     pub fn conflist(&self) -> PathBuf {
         self.cni_conf_dir.join(vcn::CONFLIST_FILE)

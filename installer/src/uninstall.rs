@@ -35,7 +35,7 @@ use crate::observed::{ConfFile, conf_files};
 use crate::record::Record;
 use crate::settings::Settings;
 
-/// How to uninstall.
+/// The options of an uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uninstall {
     /// Kernel settings, as seen from here.

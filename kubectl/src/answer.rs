@@ -12,7 +12,7 @@ pub enum Exit {
     Fine = 0,
     /// Something is not healthy or not known, or the command failed.
     Problem = 1,
-    /// Wrong command line.
+    /// 2: the command line is not valid.
     Usage = 2,
     /// A test whose result names neither success nor cause; a bundle that lacks something.
     Undecided = 3,
@@ -20,9 +20,9 @@ pub enum Exit {
 
 /// What a command found: as data for programs, and as text for people.
 pub trait Answer: Serialize {
-    /// The exit status.
+    /// The exit status that follows from the answer.
     fn exit(&self) -> Exit;
-    /// The text.
+    /// Writes the answer as text for people.
     fn show(&self, page: &mut Page, style: Style);
 }
 

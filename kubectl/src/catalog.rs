@@ -100,7 +100,6 @@ pub(crate) struct Entry {
 /// A part of an explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Part {
-    /// What it says.
     pub label: String,
     pub text: String,
 }

@@ -58,7 +58,6 @@ impl Cluster {
         Self { target, client: OnceCell::new() }
     }
 
-    /// Its client.
     pub(crate) async fn client(&self) -> anyhow::Result<Client> {
         self.client.get_or_try_init(|| connect(&self.target)).await.cloned()
     }

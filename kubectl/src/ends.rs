@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// A namespaced object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectName {
     pub namespace: String,
@@ -17,7 +16,6 @@ pub(crate) enum Source {
     Pod(ObjectName),
 }
 
-/// Where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Service {

@@ -39,7 +39,6 @@ const CHANGING: Duration = Duration::from_secs(2);
 /// The longest answer: 10,000 nodes with the longest summary are 45 MB.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
-/// Who answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Source {
@@ -49,7 +48,6 @@ pub(crate) enum Source {
     ApiServer,
 }
 
-/// Asks the leader.
 pub(crate) async fn get<T: DeserializeOwned>(cluster: &Cluster, path: &str) -> anyhow::Result<T> {
     let mut answer = once(cluster, path).await?;
     if answer.0 == StatusCode::SERVICE_UNAVAILABLE {

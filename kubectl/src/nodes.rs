@@ -22,7 +22,6 @@ pub(crate) struct Condition {
     /// True is good; False, or Unknown.
     pub status: String,
     pub reason: String,
-    /// State and effect.
     pub message: String,
     /// Since when, in milliseconds since 1970.
     pub since_unix_millis: u64,

@@ -94,7 +94,6 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
 mod tests {
     use super::*;
 
-    /// With these variables.
     fn found(proxy_url: Option<&str>, server: &str, variables: &[(&str, &str)]) -> String {
         let variable = |name: &str| {
             let set = variables.iter().find(|(known, _)| *known == name);

@@ -14,7 +14,6 @@ const POOL: &str = "oci.oraclecloud.com/node-pool-id";
 /// The fewest characters of an OCID's end.
 const END_MIN: usize = 6;
 
-/// The selected Nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SelectedNodes {
     /// The Node of each instance, as far as it is known.

@@ -84,7 +84,6 @@ fn words(status: &NodeTaskStatus) -> String {
     }
 }
 
-/// The object.
 fn task(request: &TaskRequest, user: &str) -> anyhow::Result<NodeTask> {
     let TaskRequest { action, node, nodes } = request;
     let spec = NodeTaskSpec {

@@ -8,7 +8,7 @@ use vcn::{Family, Ocid};
 /// The result of this library's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failed operation.
+/// A failed operation of the sandbox.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each variant's message says it")]
 pub enum Error {

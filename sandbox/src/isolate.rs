@@ -20,7 +20,7 @@ use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, pipe};
 
 use crate::error::{Error, ErrorContext, Result};
 
-/// The worker's place.
+/// The process that works in the new namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isolated {
     /// The worker's process number as seen from outside: for `nsenter` hints.

@@ -96,7 +96,7 @@ impl Vcn {
         }
     }
 
-    /// A node.
+    /// The node of this name.
     pub fn node(&self, name: &str) -> Result<Arc<Node>> {
         self.nodes.get(name).map(|(node, _)| Arc::clone(node)).ok_or_else(|| Error::NoNode(name.to_owned()))
     }
@@ -106,7 +106,7 @@ impl Vcn {
         self.nodes.values().map(|(node, _)| node)
     }
 
-    /// A subnet.
+    /// The subnet of this name.
     pub fn subnet(&self, name: &str) -> Result<Arc<Subnet>> {
         self.registry().subnets.get(name).cloned().ok_or_else(|| Error::Invalid(format!("no subnet is named {name:?}")))
     }

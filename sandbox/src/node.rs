@@ -30,7 +30,7 @@ pub(crate) use command::Spawner;
 pub(crate) use namespaces::seal;
 pub use pod::Pod;
 
-/// A running node.
+/// A running node: namespaces with the links of its VNICs.
 #[derive(Debug)]
 pub struct Node {
     name: String,
@@ -63,7 +63,7 @@ impl Node {
         &self.name
     }
 
-    /// The instance's OCID.
+    /// The OCID of the instance.
     pub const fn id(&self) -> &Ocid {
         &self.id
     }
@@ -73,7 +73,7 @@ impl Node {
         self.kind
     }
 
-    /// Its network namespace.
+    /// The network namespace of the node.
     pub fn netns(&self) -> &Netns {
         self.namespaces.net()
     }

@@ -37,15 +37,15 @@ pub struct OciApi {
 /// An attachment as the service has it, for tests that compare that with their requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentRecord {
-    /// Its OCID.
+    /// The OCID of the attachment.
     pub id: String,
     /// The name of the instance.
     pub node: String,
-    /// The instance.
+    /// The OCID of the instance.
     pub instance: vcn::Ocid,
     /// `ATTACHING`, `ATTACHED`, `DETACHING` or `DETACHED`.
     pub state: &'static str,
-    /// The VNIC.
+    /// The OCID of the VNIC.
     pub vnic: vcn::Ocid,
     /// Whether it is the instance's first.
     pub primary: bool,
@@ -143,7 +143,7 @@ impl OciApi {
         self.access.emulator.state().faults.push(fault);
     }
 
-    /// Removes all faults.
+    /// Removes all faults of the API.
     pub fn heal(&self) {
         self.access.emulator.state().faults.clear();
     }

@@ -37,7 +37,6 @@ pub use imds::MetadataFault;
 /// `RTPROT_STATIC`.
 const STATIC: u8 = 4;
 
-/// The running services.
 #[derive(Debug)]
 pub(crate) struct Services {
     _thread: Background,

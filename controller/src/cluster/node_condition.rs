@@ -44,9 +44,9 @@ pub struct StoredCondition {
 pub struct KubeletProblem {
     /// Of the condition Ready.
     pub reason: String,
-    /// For people.
+    /// The message of the condition, for people.
     pub message: String,
-    /// Since when.
+    /// The time of the last transition.
     pub since: Option<Timestamp>,
 }
 

@@ -9,7 +9,6 @@ use crate::cluster::request::{RequestError, send};
 /// The label of their Pods, as in manifests/base/controller.yaml.
 pub(crate) const LABEL: &str = "app.kubernetes.io/name=oke-node-controller";
 
-/// A replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replica {
     pub pod: String,
@@ -17,7 +16,6 @@ pub(crate) struct Replica {
     pub is_ready: bool,
 }
 
-/// All of them.
 pub(crate) async fn replicas(pods: &Api<Pod>) -> Result<Vec<Replica>, RequestError> {
     let pods = send(pods.list(&ListParams::default().labels(LABEL))).await?;
     Ok(pods.items.iter().map(Replica::of).collect())

@@ -14,7 +14,6 @@ use vcn::{excerpt, printable};
 
 /// The ConfigMap, as in manifests/base/kustomization.yaml.
 const NAME: &str = "oke-node-controller";
-/// Its key.
 pub(crate) const KEY: &str = "stop";
 /// The most characters of the reason.
 const REASON_MAX: usize = 120;

@@ -41,7 +41,7 @@ pub(crate) const PAGE: u32 = 500;
 /// Nodes are ten times as large, because of the names of their images.
 const PAGE_OF_NODES: u32 = 100;
 
-/// All objects.
+/// All watched objects, as they were last received.
 #[derive(Debug, Default)]
 pub struct Store {
     attachments: RwLock<Attachments>,
@@ -59,17 +59,17 @@ impl Store {
         Self { watches, ..Self::default() }
     }
 
-    /// The VnicAttachments.
+    /// Locks the VnicAttachments for reading.
     pub fn attachments(&self) -> RwLockReadGuard<'_, Attachments> {
         self.attachments.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The Nodes.
+    /// Locks the Nodes for reading.
     pub fn nodes(&self) -> RwLockReadGuard<'_, Nodes> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The VnicProfiles.
+    /// Locks the VnicProfiles for reading.
     pub fn profiles(&self) -> RwLockReadGuard<'_, Profiles> {
         self.profiles.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -200,7 +200,6 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
 
 /// A change that a watch delivers.
 pub(crate) enum StoreUpdate<V> {
-    /// The complete list.
     All(Vec<V>),
     /// A new or changed object.
     One(V),

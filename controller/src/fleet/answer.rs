@@ -21,7 +21,6 @@ pub(crate) enum AnswerError {
     /// There is no reply.
     #[error("poll the agent")]
     Send(#[from] SendError),
-    /// It refused.
     #[error("the agent answered with status {0}")]
     Status(u16),
     /// It sent too much.
@@ -33,7 +32,6 @@ pub(crate) enum AnswerError {
 }
 
 impl AnswerError {
-    /// For metrics.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::Send(SendError::Connect { .. }) => "connect",

@@ -8,9 +8,7 @@ use crate::cluster::node_condition::NodeCondition;
 /// A condition to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewCondition {
-    /// What is compared.
     pub condition: NodeCondition,
-    /// For people.
     pub message: String,
 }
 

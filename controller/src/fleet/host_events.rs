@@ -41,7 +41,6 @@ pub(crate) struct HostEvents {
     /// The OCI API, to read.
     pub cloud: CloudView,
     pub store: Arc<Store>,
-    /// Receives the results.
     pub roster: Arc<SharedRoster>,
     /// The tenancy whose hosts are listed.
     pub tenancy: Option<Ocid>,

@@ -13,7 +13,6 @@ use crate::fleet::rules::FleetRules;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Poll {
     pub node: Arc<str>,
-    /// Its agent.
     pub peer: Peer,
     /// The version that is known.
     pub etag: Option<String>,
@@ -45,6 +44,5 @@ pub(crate) struct PollLimits {
 
 #[cfg(test)]
 impl PollLimits {
-    /// The defaults.
     pub(crate) const DEFAULT: Self = Self { interval: Duration::from_mins(4), silence: Duration::from_mins(5) };
 }

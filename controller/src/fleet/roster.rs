@@ -246,7 +246,6 @@ impl Roster {
         self.agents.get(node).map_or(AgentView::Pending, |record| record.view(now, self.silence))
     }
 
-    /// What is judged.
     pub(crate) fn facts(&self, node: &str, now: Instant) -> AgentFacts<'_> {
         let record = self.agents.get(node);
         record.map_or(AgentFacts::Pending { is_failing: false }, |record| record.facts(now, self.silence))

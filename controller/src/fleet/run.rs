@@ -25,7 +25,6 @@ pub(crate) struct FleetMember {
     pub identity: Identity,
     /// Its entry in the ConfigMap.
     pub entry: KeyEntry,
-    /// What it shows.
     pub view: Arc<FleetView>,
     /// The namespace of the agents.
     pub namespace: String,

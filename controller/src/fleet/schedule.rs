@@ -25,7 +25,6 @@ const AGENTS_PER_STEP: usize = 1250;
 /// Which requests an agent waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// The regular ones.
     Regular,
     /// Those after a failure.
     Retry,

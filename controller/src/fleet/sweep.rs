@@ -23,7 +23,6 @@ const MAX_RETRIES_IN_FLIGHT: usize = 32;
 pub(crate) struct Sweeper {
     /// With the leader's key.
     pub client: Client,
-    /// Whom to ask.
     pub roster: Arc<SharedRoster>,
     pub metrics: Arc<Metrics>,
     /// 0.0–1.0, for the jitter.

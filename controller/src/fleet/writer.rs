@@ -29,11 +29,9 @@ use crate::report::metrics::Metrics;
 /// Between two checks for news, and between two judgements without news.
 const NEWS_INTERVAL: Duration = Duration::from_secs(1);
 const JUDGEMENT_INTERVAL: Duration = Duration::from_secs(5);
-/// Between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(200);
 /// Writes of one judgement: then the facts are read again.
 const BATCH: usize = 25;
-/// After failures.
 const RETRY: Backoff = Backoff { first: JUDGEMENT_INTERVAL, cap: Duration::from_mins(2) };
 /// Between two writes of one Node.
 const NODE_WRITE_INTERVAL: Duration = Duration::from_secs(15);

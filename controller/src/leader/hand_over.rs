@@ -62,7 +62,6 @@ impl HandOver {
         }
     }
 
-    /// One check.
     async fn is_over(&self, tenure: &mut Tenure) -> bool {
         // Without a Node whose kubelet is down, the own one need not even be known.
         let is_needed = match &tenure.own_node {

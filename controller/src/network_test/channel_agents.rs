@@ -16,7 +16,6 @@ use crate::fleet::shared::SharedRoster;
 /// How long a new controller's key may take to the agents, which read it from a mounted ConfigMap.
 const KEY_MOUNTED: Duration = Duration::from_secs(100);
 
-/// The fleet's agents.
 pub(crate) struct ChannelAgents {
     /// With the leader's key.
     pub client: Client,

@@ -43,7 +43,6 @@ pub(super) enum PairError {
         "Throughput is measured between nodes with agents, at addresses of the Node and its VnicAttachments: {0} is none"
     )]
     Throughput(String),
-    /// Nothing to test.
     #[error(
         "no pair: no selected node has a known agent, no selected pod runs, source and target are the same node, or they share no address family"
     )]

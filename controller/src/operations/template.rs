@@ -20,7 +20,6 @@ const CAPTURES: &str = "/var/lib/vcn-native/captures";
 /// Where the host's folders are in the container.
 const ROOT: &str = "/host";
 
-/// A Pod.
 #[derive(Clone, Debug)]
 pub(crate) struct OperationPod<'a> {
     pub name: &'a str,
@@ -44,7 +43,6 @@ pub(crate) enum PodPurpose<'a> {
 }
 
 impl OperationPod<'_> {
-    /// The object.
     pub(crate) fn object(&self, image: &str) -> serde_json::Result<Pod> {
         let mut owners = json!(null);
         // The socket can be used although the mount is read-only.

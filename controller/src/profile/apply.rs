@@ -13,7 +13,6 @@ use crate::cluster::object_writes;
 use crate::cluster::request::{RequestError, is, params, put, send, settled};
 use crate::profile::plan::step::{Profile, Step, Target};
 
-/// Concurrent requests.
 const AT_ONCE: usize = 8;
 
 /// Carries out steps, independent of each other's failures, and starts none after `end`: the caller plans again to see

@@ -60,7 +60,6 @@ pub(crate) async fn ask(cloud: &CloudView, instance: &Ocid) -> PoolAnswer {
 }
 
 impl NodePoolReader {
-    /// Runs until dropped.
     pub(crate) async fn run(mut self) {
         let (mut attempts, mut failed_rounds) = (HashMap::new(), 0_u32);
         loop {

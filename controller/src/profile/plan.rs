@@ -27,7 +27,6 @@ use crate::profile::select::selection::{
 /// The steps, and the state of the profiles.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
-    /// The steps now.
     pub steps: Vec<Step>,
     /// The steps after the grace period, if nothing changes.
     pub later: Vec<Step>,

@@ -27,9 +27,7 @@ pub(crate) struct Profiles {
     pub store: Arc<Store>,
     /// The instances whose node pool decides about VNICs, for the reader of node pools.
     pub nominated: watch::Sender<Nominated>,
-    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// The Events.
     pub events: Events,
     /// How long a node that is no longer selected keeps its VNICs.
     pub grace: Duration,

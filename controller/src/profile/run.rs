@@ -25,7 +25,6 @@ const PACE: Duration = Duration::from_secs(1);
 const RESYNC: Duration = Duration::from_mins(5);
 
 impl Profiles {
-    /// Works until dropped.
     pub(crate) async fn run(self) {
         let mut memory = Memory::default();
         loop {

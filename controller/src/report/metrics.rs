@@ -36,16 +36,14 @@ pub(crate) type Census = BTreeMap<(String, String), u64>;
 /// Values that are read at each scrape.
 pub(crate) struct Snapshot {
     pub depth: Depth,
-    /// The objects.
     pub census: Census,
     pub budget: BudgetState,
     /// For how long each watch has been behind.
     pub watches: Vec<(&'static str, Duration)>,
-    /// The nodes' health.
     pub fleet: FleetCensus,
 }
 
-/// All metrics.
+/// All metrics of the controller.
 pub struct Metrics {
     registry: MetricRegistry,
     pub(crate) leads: Gauge,

@@ -67,9 +67,7 @@ struct Entry {
 pub(crate) struct Depth {
     /// Due, without a free worker or a retry slot.
     pub due: usize,
-    /// Being reconciled.
     pub working: usize,
-    /// Due later.
     pub later: usize,
     /// All whose last attempts failed.
     pub failing: usize,

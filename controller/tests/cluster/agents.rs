@@ -45,7 +45,6 @@ pub(crate) struct FakeAgent {
     task: Option<AbortHandle>,
 }
 
-/// What it answers.
 #[derive(Default)]
 struct AgentState {
     summary: Mutex<Summary>,
@@ -258,7 +257,6 @@ impl FakeAgent {
         agent
     }
 
-    /// It accepts connections.
     pub(crate) fn thaw(&mut self) {
         self.freeze();
         let listener = TcpListener::from_std(self.listener.try_clone().unwrap()).unwrap();
@@ -362,12 +360,10 @@ impl FakeAgent {
         self.state.last_stream.lock().unwrap().clone()
     }
 
-    /// It takes policies.
     pub(crate) fn takes_policies(&self) {
         self.state.summary.lock().unwrap().node_policy = Some(state_of(&NodeAnswer::default()));
     }
 
-    /// Its machine booted.
     pub(crate) fn booted(&self, boot_id: &str) {
         self.state.summary.lock().unwrap().boot_id = Some(boot_id.to_owned());
     }

@@ -28,7 +28,6 @@ async fn task(scene: &Scene, name: &str, node: &str) -> Api<NodeTask> {
     tasks
 }
 
-/// A finished one.
 async fn finished(scene: &Scene, name: &str, node: &str) -> Api<NodeTask> {
     let tasks = task(scene, name, node).await;
     let status = json!({ "status": { "state": "Succeeded", "completionTime": Timestamp::now().to_string() } });

@@ -25,7 +25,6 @@ struct Cluster {
     admin: Client,
     /// Has the verbs `restart-unit` and `capture` only.
     operator: Api<Pod>,
-    /// Has no verb.
     user: Api<Pod>,
 }
 

@@ -22,7 +22,7 @@ use crate::reserve::{Source, reserve};
 /// once, so a second time is rare), or because these have more connections than can be deleted in time.
 const MAX_ADDRESS_CHANGES: usize = 3;
 
-/// What is added.
+/// One request of a runtime to attach a pod, and where it is carried out.
 #[derive(Clone, Debug)]
 pub struct Addition<'a> {
     /// What the agent offers.
@@ -43,7 +43,7 @@ struct Choice<'a> {
 /// A network that was built.
 #[derive(Debug)]
 pub struct Built<N> {
-    /// The network.
+    /// The network that now exists in the pod and on the host.
     pub network: N,
     /// What identifies the VNIC's link in the pod; only if the build moved or made it there.
     pub link: Option<LinkIdentity>,
@@ -52,7 +52,7 @@ pub struct Built<N> {
 /// Why there is no network.
 #[derive(Debug)]
 pub struct BuildFailure {
-    /// The error.
+    /// The error that the runtime gets if no other address helps.
     pub error: Error,
     /// Set if the pod may get other addresses.
     pub problem: Option<AddressProblem>,
@@ -66,9 +66,9 @@ pub enum AddressProblem {
     /// The host does not have their VNIC's link, or it is down. An agent raises a link that is down, and the pools soon lack one
     /// that is gone.
     Link {
-        /// The link.
+        /// The link of the VNIC that is missing.
         link: IfName,
-        /// What to note.
+        /// What the run record says about it.
         note: String,
     },
     /// The kernel has so many connections of the previous pod that there was no time to delete them all.
@@ -78,9 +78,9 @@ pub enum AddressProblem {
 /// An attachment that was added.
 #[derive(Debug)]
 pub struct Added<N> {
-    /// Its network.
+    /// The network as it was built.
     pub network: N,
-    /// Its record.
+    /// The committed record of the attachment.
     pub allocation: Allocation,
     /// An earlier ADD had created it.
     pub is_repeated: bool,

@@ -40,7 +40,7 @@ pub enum Access {
 pub enum Ended {
     /// Nothing of it is left. `allocation` is its record, if there was one.
     Freed {
-        /// The record.
+        /// The record that was removed; none if there was none.
         allocation: Option<Box<Allocation>>,
         /// The addresses that it had by the kernel's account; those of the record if there was one.
         addresses: Vec<IpAddr>,

@@ -21,7 +21,7 @@ pub mod code {
     pub const UNOBSERVABLE: ErrorCode = ErrorCode(105);
     /// The pod has a link of that name already.
     pub const INTERFACE_EXISTS: ErrorCode = ErrorCode(106);
-    /// CHECK found differences.
+    /// 107: CHECK found objects that differ from the desired network.
     pub const CHECK_DIFFERS: ErrorCode = ErrorCode(107);
     /// CHECK found no allocation.
     pub const NOT_ALLOCATED: ErrorCode = ErrorCode(108);

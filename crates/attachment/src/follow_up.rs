@@ -57,11 +57,9 @@ fn announce(addresses: &[AssignedAddress]) -> netlink::Result<()> {
 #[must_use]
 #[derive(Debug)]
 pub(crate) enum DeletionOutcome {
-    /// All of them.
     All,
     /// Some of them: the time limit was reached.
     Incomplete,
-    /// Unknown.
     Failed(netlink::Error),
 }
 

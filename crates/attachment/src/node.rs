@@ -17,7 +17,7 @@ use crate::state_dir::{SYSCTL_ROOT, state_dir};
 /// The node's state files, in this boot.
 #[derive(Debug)]
 pub struct Node {
-    /// The allocations.
+    /// The allocations of this node, below the state directory.
     pub store: Store,
     /// When the verb began.
     pub now: BootTime,

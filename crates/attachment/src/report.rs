@@ -12,9 +12,9 @@ use crate::state_dir::state_dir;
 /// The program that reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its name.
+    /// The plugin's name, as in the run record.
     pub name: &'static str,
-    /// Its version.
+    /// The plugin's version, as in the run record.
     pub version: &'static str,
 }
 
@@ -66,7 +66,7 @@ impl Report {
         Self { record, phases: Phases::start(), assigned: Vec::new() }
     }
 
-    /// Ends a phase.
+    /// Ends a phase: its time is what passed since the phase before it.
     pub fn mark(&mut self, phase: &'static str) {
         self.phases.mark(phase);
     }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 /// do not retry at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first delay.
+    /// The delay after the first failure.
     pub first: Duration,
-    /// The longest delay.
+    /// The longest delay, before jitter.
     pub cap: Duration,
 }
 

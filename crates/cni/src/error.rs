@@ -56,7 +56,7 @@ impl fmt::Display for ErrorCode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{msg} (code {code}){}{details}", if details.is_empty() { "" } else { ": " })]
 pub struct Error {
-    /// For machines.
+    /// The number by which runtimes tell errors apart.
     pub code: ErrorCode,
     /// For the person who must act: runtimes show it in the pod's events.
     pub msg: String,

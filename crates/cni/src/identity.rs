@@ -24,9 +24,9 @@ pub struct NetworkName(String);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachmentKey {
-    /// The network.
+    /// The name of the network configuration.
     pub network: NetworkName,
-    /// The container.
+    /// The container's id, as the runtime gives it.
     pub container_id: ContainerId,
     /// The interface inside the container.
     pub ifname: IfName,

@@ -17,7 +17,7 @@ impl ContainerNetns {
         Self { path, own_allowed }
     }
 
-    /// Where it is.
+    /// The path of the namespace, as the runtime gives it.
     pub fn path(&self) -> &Path {
         &self.path
     }

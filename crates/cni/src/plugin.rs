@@ -9,7 +9,7 @@ use crate::run::output::Stdout;
 use crate::run::{panic, run, streams};
 use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Refusal, StatusRequest};
 
-/// A CNI plugin.
+/// A CNI plugin: its configuration, and what it does for each operation.
 pub trait Plugin {
     /// The plugin's own fields of the configuration. It must let unknown fields pass: the protocol's are among them.
     type Conf: DeserializeOwned;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use crate::{Args, AttachmentKey, Config, ContainerNetns, Error, PrevResult};
 
-/// Attach the container.
+/// ADD: attach the container to the network.
 #[derive(Clone, Debug)]
 pub struct AddRequest<C> {
     /// Whose attachment; `key.ifname` is the interface to make.
     pub key: AttachmentKey,
-    /// The container's netns.
+    /// The network namespace of the container.
     pub netns: ContainerNetns,
-    /// CNI_ARGS: the pod.
+    /// CNI_ARGS: which pod it is.
     pub args: Args,
     /// The protocol's part of the configuration.
     pub config: Config,
@@ -22,13 +22,13 @@ pub struct AddRequest<C> {
 /// Is the attachment still as the chain left it?
 #[derive(Clone, Debug)]
 pub struct CheckRequest<C> {
-    /// Whose attachment.
+    /// The attachment to check.
     pub key: AttachmentKey,
-    /// The container's netns.
+    /// The network namespace of the container.
     pub netns: ContainerNetns,
     /// What the whole chain answered to ADD, later plugins' changes included.
     pub prev_result: PrevResult,
-    /// CNI_ARGS: the pod.
+    /// CNI_ARGS: which pod it is.
     pub args: Args,
     /// The protocol's part of the configuration.
     pub config: Config,
@@ -40,7 +40,7 @@ pub struct CheckRequest<C> {
 /// gone, belong to another container by now, or be the host's by mistake.
 #[derive(Clone, Debug)]
 pub struct DelRequest<C> {
-    /// Whose attachment.
+    /// The attachment to remove.
     pub key: AttachmentKey,
     /// CNI_ARGS: the pod; empty when they could not be read.
     pub args: Args,

@@ -24,15 +24,15 @@ pub enum AddResult {
 pub struct Success {
     /// The interfaces made, those on the host included. Addresses refer to them by index.
     pub interfaces: Vec<Interface>,
-    /// The addresses given.
+    /// The addresses that the interfaces got.
     pub ips: Vec<Ip>,
     /// The routes made in the container.
     pub routes: Vec<Route>,
-    /// The resolver.
+    /// The settings of the container's resolver.
     pub dns: Dns,
 }
 
-/// An interface.
+/// An interface of the container or of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Interface {
     /// Its name where it is.
@@ -47,7 +47,7 @@ pub struct Interface {
     pub sandbox: String,
 }
 
-/// An address.
+/// An address with its interface and gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Ip {
     /// Address and prefix length.
@@ -63,9 +63,9 @@ pub struct Ip {
 /// A route in the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Route {
-    /// Destination.
+    /// The network to which the route leads.
     pub dst: IpNetwork,
-    /// Next hop.
+    /// The next hop; none for a network on the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gw: Option<IpAddr>,
 }
@@ -76,13 +76,13 @@ pub struct Dns {
     /// Name servers in order of preference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nameservers: Vec<String>,
-    /// The local domain.
+    /// The local domain, for short host names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Search domains in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
-    /// Resolver options.
+    /// Options of the resolver, such as `ndots:5`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
 }

@@ -21,7 +21,6 @@ use crate::{
 enum CallFailure {
     /// This crate: the plugin was not called.
     Refused(Error),
-    /// The plugin.
     Answered(Error),
 }
 

@@ -2,12 +2,12 @@
 
 use vcn::words;
 
-/// A CNI operation.
+/// The operations of the CNI specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Attach a container to the network.
     Add,
-    /// Detach it.
+    /// Detach a container and free its addresses.
     Del,
     /// Is the attachment still as ADD left it?
     Check,

@@ -12,7 +12,7 @@ use crate::{Error, ErrorCode, Verb};
 pub enum Version {
     /// 0.3.1: `ips[].version`, no CHECK.
     V0_3_1,
-    /// 0.4.0: CHECK.
+    /// 0.4.0, which added CHECK.
     V0_4_0,
     /// 1.0.0: `ips[].version` is gone.
     V1_0_0,

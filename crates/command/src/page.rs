@@ -15,7 +15,7 @@ pub struct Page {
 /// A color, as the number of its escape sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Color {
-    /// For problems.
+    /// Marks a problem, in red.
     Red = 31,
     /// For what is fine.
     Green = 32,
@@ -29,7 +29,7 @@ impl Page {
         Self { text: String::new(), paint: Some(paint) }
     }
 
-    /// A line.
+    /// Appends a line of text.
     pub fn line(&mut self, line: impl Display) {
         self.text.push_str(printable(&line.to_string()).trim_end());
         self.text.push('\n');

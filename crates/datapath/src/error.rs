@@ -14,16 +14,16 @@ pub enum Error {
     Observe {
         /// What was looked at.
         what: String,
-        /// Why.
+        /// The kernel's answer.
         #[source]
         source: netlink::Error,
     },
     /// A step failed; those before it were undone.
     #[error("step failed: {step}")]
     Apply {
-        /// The step.
+        /// The step that failed.
         step: Box<Step>,
-        /// Why.
+        /// The kernel's answer to that step.
         #[source]
         source: netlink::Error,
         /// Steps that could not be taken back either.
@@ -32,9 +32,9 @@ pub enum Error {
     /// The link name that our hash gives belongs to another program.
     #[error("link {name} exists and is not this attachment's (its alias is {}, not {expected:?})", found.as_deref().unwrap_or("missing"))]
     Collision {
-        /// The link.
+        /// The name that our hash gives.
         name: vcn::IfName,
-        /// Its alias.
+        /// The alias of the link that exists.
         found: Option<String>,
         /// The alias of our link.
         expected: String,
@@ -50,9 +50,9 @@ pub(crate) fn during(what: impl fmt::Display) -> impl Fn(netlink::Error) -> Erro
 #[derive(Debug, Error)]
 #[error("{step}")]
 pub struct Failure {
-    /// The step.
+    /// The step that failed.
     pub step: Step,
-    /// Why.
+    /// The kernel's answer to that step.
     #[source]
     pub source: netlink::Error,
 }

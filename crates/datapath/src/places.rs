@@ -12,9 +12,9 @@ use crate::SysctlSpec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// The node's.
+    /// The network namespace of the node.
     Host,
-    /// The pod's.
+    /// The network namespace of the pod.
     Pod,
 }
 

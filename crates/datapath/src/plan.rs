@@ -10,25 +10,25 @@ use crate::{LinkKind, LinkSpec, Object, Place, SysctlSpec};
 /// One change in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Where.
+    /// The namespace in which it is done.
     pub place: Place,
-    /// What.
+    /// What is done to which object.
     pub change: Change,
 }
 
-/// A change.
+/// A change of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Make it.
+    /// Make the object, which does not exist.
     Add(Object),
-    /// Remove it.
+    /// Remove the object, which is not desired.
     Delete(Object),
     /// Give an existing thing another value.
     Replace {
-        /// The value found.
+        /// The object as it is.
         from: Object,
-        /// The desired value.
+        /// The object as it must be.
         to: Object,
     },
 }

@@ -24,11 +24,9 @@ const OUTSIDE_V6: [Ipv6Addr; 2] =
 pub struct WrongRoute {
     /// The packets, in words.
     subject: String,
-    /// Their actual route.
     found: String,
     /// The table of that route; none if they are refused.
     table: Option<TableId>,
-    /// Their correct route.
     expected: String,
     /// The link that they come in by, their source and their destination.
     by: Option<IfName>,

@@ -9,7 +9,7 @@ use crate::{Error, Object, Places, RouteSpec};
 /// The lists, in the kernel's order.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// All links.
+    /// All links of the namespace.
     pub links: Vec<Link>,
     pub(crate) addresses: Vec<Address>,
     /// Of the host our proxies, of a pod its neighbours.

@@ -30,11 +30,11 @@ pub(crate) const CGROUPS: &str = "`/sys/fs/cgroup`, read-only";
 pub struct Kind {
     /// What its signals are about.
     pub area: Area,
-    /// Its name.
+    /// The collector's name, as in metrics.
     pub name: &'static str,
-    /// What it measures.
+    /// The signals that it measures.
     pub signals: &'static [Signal],
-    /// How often.
+    /// The time between two runs.
     pub every: Duration,
     /// What the agent's container needs for it, beyond its own /proc and /sys.
     pub privilege: &'static str,
@@ -89,7 +89,6 @@ pub type Readings = Vec<(&'static str, Result<Value, Gap>)>;
 /// The results of one run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResults {
-    /// Of its signals.
     pub(crate) readings: Readings,
     /// What it read about devices, by PCI address.
     pub(crate) devices: BTreeMap<String, Device>,
@@ -116,7 +115,7 @@ impl Kind {
 }
 
 impl Sample {
-    /// A value.
+    /// Records the value of a signal.
     pub fn value(&mut self, signal: &'static str, number: f64, detail: impl Into<String>) {
         self.value_at_most(signal, number, detail, Severity::Critical);
     }
@@ -196,7 +195,7 @@ impl Sample {
         self.value(signal, f64::NAN, text);
     }
 
-    /// No value.
+    /// Records why a signal has no value.
     pub fn gap(&mut self, signal: &'static str, gap: Gap) {
         self.readings.insert(signal, Err(gap));
     }

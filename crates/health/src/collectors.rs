@@ -41,7 +41,7 @@ pub(crate) const INVALID_RULES: Signal = Signal {
     remedy: "Correct the rule that the detail names in the key health-rules.json of the agent's ConfigMap, or of the controller's.",
 };
 
-/// All of them.
+/// All kinds of collectors.
 pub const KINDS: &[Kind] = &[
     vnics::KIND,
     pools::KIND,

@@ -85,9 +85,9 @@ struct FinishedRun {
 /// Now, by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// For intervals.
+    /// The monotonic time, for intervals.
     pub instant: Instant,
-    /// For people.
+    /// The wall time in milliseconds since 1970, for people.
     pub unix_millis: u64,
 }
 

@@ -14,7 +14,7 @@ pub use quantity::mebibytes;
 pub struct Facts {
     /// The shape, such as `VM.Standard.E5.Flex`.
     pub shape: Option<String>,
-    /// The Node's name.
+    /// The name of the Node object.
     pub node_name: Option<String>,
     /// The address by which the Node is registered.
     pub node_ip: Option<IpAddr>,
@@ -50,7 +50,7 @@ pub struct Facts {
 /// Where NVIDIA's dcgm-exporter is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exporter {
-    /// Its address.
+    /// The address and port that it listens on.
     pub address: SocketAddr,
     /// The path of its page.
     pub path: String,
@@ -62,18 +62,18 @@ pub struct Exporter {
 /// A plugin that the agent installs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledPlugin {
-    /// Its name.
+    /// The name of its file.
     pub name: &'static str,
-    /// The agent's file.
+    /// The same plugin in the agent's image.
     pub shipped: PathBuf,
     /// The file that the runtime starts.
     pub installed: PathBuf,
 }
 
-/// A VNIC's link.
+/// The link of a VNIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VnicLink {
-    /// Its name.
+    /// The name of the link.
     pub name: String,
     /// Whether it is the primary VNIC's.
     pub primary: bool,
@@ -95,9 +95,9 @@ pub struct NetworkFacts {
 /// An active condition of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveCondition {
-    /// What it concerns.
+    /// The part of the node that it concerns.
     pub topic: Topic,
-    /// Its message.
+    /// The message of the condition.
     pub message: String,
 }
 
@@ -115,27 +115,25 @@ pub enum Topic {
 /// A pool of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFacts {
-    /// The VNIC's link.
+    /// The name of the VNIC's link.
     pub link: String,
     /// The `spec.name` of the VnicAttachment by which pods share it; none for a pool that serves all pods.
     pub shared: Option<String>,
-    /// `IPv4` or `IPv6`.
+    /// The family, as `IPv4` or `IPv6`.
     pub family: String,
-    /// All addresses.
+    /// The number of addresses for pods.
     pub total: u64,
-    /// Held by pods.
+    /// The number of addresses that pods hold.
     pub in_use: u64,
     /// Freed lately, and not used again yet.
     pub cooling: u64,
-    /// Free.
+    /// The number of addresses that a pod could get now.
     pub free: u64,
 }
 
 /// Messages of one topic.
 pub(crate) struct Messages {
-    /// How many.
     pub(crate) count: f64,
-    /// In one line.
     pub(crate) text: String,
 }
 

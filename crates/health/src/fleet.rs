@@ -41,21 +41,21 @@ pub fn lacks_pod_network_only(message: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Fleet {
-    /// The controller's version.
+    /// The version of the controller.
     pub controller: String,
-    /// The leader's pod.
+    /// The name of the leader's Pod.
     pub leader: String,
     /// Seconds since this leader began to ask agents.
     pub leader_seconds: u64,
-    /// By name.
+    /// The nodes, in the order of their names.
     pub nodes: Vec<FleetNode>,
 }
 
-/// A node.
+/// A node as the leader knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FleetNode {
-    /// Its name.
+    /// The name of the Node object.
     pub name: String,
     /// The OCID of its instance, from the Node.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub struct FleetNode {
     /// Why its agent did not answer the last request, or was not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The last answer.
+    /// The last summary that its agent answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
     /// What the controller itself found: a kubelet that is not ready, VnicAttachments that are not, and requests of the node that
@@ -111,7 +111,7 @@ pub enum NodeState {
     /// Its agent does not answer, has not answered yet, or has just started.
     #[default]
     Unknown,
-    /// No problem.
+    /// No check has a problem.
     Healthy,
 }
 
@@ -122,7 +122,7 @@ impl NodeState {
         Self::of_checks(&summary.checks).min(is_starting)
     }
 
-    /// By problems alone.
+    /// The state that follows from checks alone, for an agent that answers.
     pub fn of_checks<'a>(checks: impl IntoIterator<Item = &'a Check>) -> Self {
         let problems = checks.into_iter().filter(|check| check.verdict == Verdict::Problem);
         match problems.map(|check| check.severity).max() {

@@ -18,9 +18,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Where the node's files are, and what else is known about it.
 #[derive(Clone)]
 pub struct Host {
-    /// Its /proc.
+    /// The folder that is the host's /proc.
     pub proc: PathBuf,
-    /// Its /sys.
+    /// The folder that is the host's /sys.
     pub sys: PathBuf,
     /// Its file system: in a container, only what is mounted from the host is below it.
     pub root: PathBuf,
@@ -35,7 +35,7 @@ pub struct Host {
 /// Whether a link receives a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// It does.
+    /// The link has a carrier.
     Present,
     /// It is up and does not.
     Absent,

@@ -57,7 +57,6 @@ impl Judge {
         self.rules = rules.rules;
     }
 
-    /// Judges a reading.
     pub(crate) fn record(&mut self, reading: Reading<'_>) {
         let Reading { signal, every_seconds, read, hardware, unix_millis } = reading;
         let track = self.tracks.entry(signal.name).or_default();

@@ -5,7 +5,7 @@
 pub struct Record {
     /// Seconds since boot by the log's own clock; absent where the kernel prints no times.
     pub at: Option<f64>,
-    /// The message.
+    /// The text of the message.
     pub text: String,
 }
 

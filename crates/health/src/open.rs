@@ -9,7 +9,6 @@ use std::path::Path;
 pub(crate) enum FinalLink {
     /// The file that it leads to is opened.
     Follow,
-    /// An error.
     Refuse,
 }
 

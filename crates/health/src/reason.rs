@@ -14,7 +14,7 @@ macro_rules! reasons {
         vcn::words!(Reason: $($word),*);
 
         impl Reason {
-            /// State and effect.
+            /// The state and its effect, in one or two sentences.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$word => $meaning,)*

@@ -20,29 +20,29 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_hours(1);
 /// Set the settings of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The limit.
+    /// The limit that is raised.
     pub limit: &'static Limit,
-    /// What changes.
+    /// The settings that are changed for it.
     pub changes: Vec<Change>,
 }
 
-/// Set a setting.
+/// The change of one kernel setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The setting.
+    /// The path of the setting below /proc/sys.
     pub setting: &'static str,
-    /// Its value now.
+    /// The value that it has now.
     pub from: u64,
-    /// Its next value.
+    /// The value that it gets.
     pub to: u64,
 }
 
 /// What a plan depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// The signals.
+    /// The signals as they were last judged.
     pub report: &'a Report,
-    /// The time.
+    /// The time of this decision.
     pub now: Instant,
     /// Whether the controller permits repairs.
     pub is_allowed: bool,
@@ -59,11 +59,11 @@ pub struct Repairs {
 /// The last attempt at a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// What was raised.
+    /// The settings that were raised.
     pub raised: Vec<Change>,
     /// When it was raised.
     at: Instant,
-    /// How it went.
+    /// The result of the repair.
     pub outcome: Outcome,
 }
 
@@ -72,7 +72,7 @@ pub struct Attempt {
 pub enum Outcome {
     /// The raised value is being tried.
     Trial,
-    /// The problem ended.
+    /// The problem ended after the repair.
     Helped,
     /// It did not: the values before come back when that does no harm.
     WithoutEffect,

@@ -29,9 +29,9 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignalState {
-    /// The signal's name.
+    /// The name of the signal.
     pub signal: String,
-    /// The result.
+    /// The verdict of its rule.
     pub verdict: Verdict,
     /// How bad a problem is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct SignalState {
     /// The value; of a problem, the last one beyond the bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Of the value.
+    /// The unit of the value.
     pub unit: Unit,
     /// The bound, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]

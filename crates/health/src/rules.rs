@@ -23,13 +23,13 @@ const SHIPPED: &str = include_str!("rules.json");
 /// The longest window of samples: an hour of the usual minute.
 const MAX_SAMPLES: usize = 60;
 
-/// A rule.
+/// A rule: when a signal is a problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
     /// Its name, by which it is overridden.
     pub name: String,
-    /// Of which signal.
+    /// The signal that it judges.
     pub signal: String,
     /// Whether too much or too little is the problem.
     #[serde(rename = "is")]
@@ -66,9 +66,9 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Comparison {
-    /// Larger values.
+    /// Values above the bound are problems.
     Above,
-    /// Smaller values.
+    /// Values below the bound are problems.
     Below,
 }
 
@@ -76,9 +76,9 @@ pub enum Comparison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Samples {
-    /// How many.
+    /// The number of bad samples that raise the condition.
     pub bad: usize,
-    /// Of how many.
+    /// The number of last samples that count.
     pub of: usize,
 }
 
@@ -99,7 +99,7 @@ pub struct MemorySizes {
 pub struct Hardware<'a> {
     /// The shape, such as `VM.Standard.E5.Flex`.
     pub shape: Option<&'a str>,
-    /// MemTotal in GiB.
+    /// The MemTotal of /proc/meminfo, in GiB.
     pub memory: Option<f64>,
 }
 
@@ -117,7 +117,7 @@ pub struct Rules {
 pub struct RulesText<'a> {
     /// Where it is from, for messages.
     pub source: &'a str,
-    /// The text.
+    /// The text of the file.
     pub text: &'a str,
 }
 
@@ -139,7 +139,7 @@ impl Default for Samples {
 }
 
 impl Rules {
-    /// The shipped rules.
+    /// The rules that the agent is shipped with.
     pub fn shipped() -> Self {
         Self::read(&[])
     }

@@ -19,7 +19,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// All of them.
+    /// All areas, in the order in which they are shown.
     pub const ALL: [Self; 3] = [Self::Network, Self::Host, Self::Accelerators];
 
     /// The type of its condition of the Node, which is True while no problem is critical.
@@ -37,11 +37,11 @@ impl Area {
 pub struct Signal {
     /// Its stable name: rules and metrics refer to it.
     pub name: &'static str,
-    /// Of its value.
+    /// The unit of its value.
     pub unit: Unit,
     /// Where the value comes from.
     pub source: &'static str,
-    /// Why it matters.
+    /// The reason for measuring it.
     pub why: &'static str,
     /// What to do when it is a problem.
     pub remedy: &'static str,
@@ -51,7 +51,7 @@ pub struct Signal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unit {
-    /// 0 to 100.
+    /// A share, from 0 to 100.
     Percent,
     /// A number of things.
     Count,
@@ -59,9 +59,9 @@ pub enum Unit {
     PerMinute,
     /// 1 for yes, 0 for no.
     Yes,
-    /// Time.
+    /// A time in milliseconds.
     Milliseconds,
-    /// Memory.
+    /// An amount of memory in MiB.
     Mebibytes,
     /// A version, as [`version_number`] encodes it.
     Version,
@@ -81,12 +81,12 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// [`Gap::Unknown`].
+    /// A [`Gap::Unknown`] with its reason.
     pub fn unknown(reason: impl Into<String>) -> Self {
         Self::Unknown(reason.into())
     }
 
-    /// [`Gap::NotApplicable`].
+    /// A [`Gap::NotApplicable`] with its reason.
     pub fn absent(reason: impl Into<String>) -> Self {
         Self::NotApplicable(reason.into())
     }

@@ -40,9 +40,9 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Summary {
-    /// [`VERSION`].
+    /// The format's number: [`VERSION`] of the writer.
     pub version: u32,
-    /// The Node's name.
+    /// The name of the Node object.
     pub node: String,
     /// The instance's OCID, once known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct Summary {
     /// The instance's shape, once known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
-    /// The agent's version.
+    /// The version of the agent.
     pub agent: String,
     /// The id of the machine's boot, which ends all earlier problems.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,13 +89,13 @@ pub struct Summary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Counts {
-    /// [`Verdict::Problem`].
+    /// The number of signals with [`Verdict::Problem`].
     pub problem: u32,
-    /// [`Verdict::Unknown`].
+    /// The number of signals with [`Verdict::Unknown`].
     pub unknown: u32,
-    /// [`Verdict::Healthy`].
+    /// The number of signals with [`Verdict::Healthy`].
     pub healthy: u32,
-    /// [`Verdict::NotApplicable`].
+    /// The number of signals with [`Verdict::NotApplicable`].
     pub not_applicable: u32,
 }
 

@@ -59,7 +59,7 @@ pub trait System: Send + Sync {
     fn page(&self, address: SocketAddr, path: &str, deadline: Duration) -> io::Result<Answer>;
 }
 
-/// The kernel's clock.
+/// The clocks of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Whether a time service disciplines it.
@@ -81,10 +81,10 @@ pub struct Space {
     pub files_free: u64,
 }
 
-/// An answer.
+/// The answer of an HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The HTTP status.
+    /// The status of HTTP, such as 200.
     pub status: u16,
     /// The body, as far as it was read.
     pub body: String,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use vcn::words;
 
-/// A result.
+/// The result of a rule for a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
@@ -11,7 +11,7 @@ pub enum Verdict {
     Problem,
     /// It could not be measured; the detail says why.
     Unknown,
-    /// Within all bounds.
+    /// The value is within all bounds.
     Healthy,
     /// Nothing to judge on this node; the detail says why, or is the information itself.
     NotApplicable,
@@ -32,7 +32,7 @@ pub enum Severity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// It reports it.
+    /// The agent reports the problem.
     #[default]
     #[serde(alias = "Report")]
     Report,

@@ -50,7 +50,7 @@ pub struct VnicList {
 /// A part of an entry that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncompleteVnic {
-    /// The VNIC.
+    /// The OCID of the VNIC.
     pub id: Ocid,
     /// The family, the field and what is wrong with it.
     pub reason: String,

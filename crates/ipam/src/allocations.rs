@@ -15,7 +15,7 @@ use crate::{BootId, BootTime, Error};
 /// Everything handed out on this node, as far as it was asked for (see [`crate::Store::update_for`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocations {
-    /// Format version.
+    /// The number of the format.
     pub version: u32,
     /// The boot they belong to.
     pub boot_id: BootId,
@@ -72,7 +72,7 @@ pub struct Allocation {
 pub struct InterfaceRecord {
     /// The network of the configuration that the plugin was called with: only that network's GC may call it dead.
     pub network: NetworkName,
-    /// The VNIC's name.
+    /// The name of the VNIC in the pod's annotation.
     pub vnic: String,
     /// The CIDR blocks of its subnet.
     #[serde(default)]
@@ -89,9 +89,9 @@ pub struct InterfaceRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AssignedAddress {
-    /// The address.
+    /// The address that the pod has.
     pub address: IpAddr,
-    /// Its VNIC.
+    /// The OCID of the VNIC of this address.
     pub vnic_id: Ocid,
     /// The host link of the VNIC at ADD.
     pub vnic_link: IfName,
@@ -102,9 +102,9 @@ pub struct AssignedAddress {
 /// The pod an attachment belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
-    /// Kubernetes namespace.
+    /// The namespace of the Pod object.
     pub namespace: String,
-    /// Pod name.
+    /// The name of the Pod object.
     pub name: String,
     /// Pod UID, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,9 +125,9 @@ pub struct NetnsRecord {
 /// An address that was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreedAddress {
-    /// The address.
+    /// The address that was freed.
     pub address: IpAddr,
-    /// When.
+    /// When it was freed, in the time since boot.
     pub at: BootTime,
     /// The kernel has forgotten the connections of its last holder, and none can reappear. Otherwise the next ADD of the address
     /// deletes them first.
@@ -272,7 +272,6 @@ impl Allocation {
         }
     }
 
-    /// The addresses alone.
     pub(crate) fn held(&self) -> Vec<IpAddr> {
         self.addresses.iter().map(|assigned| assigned.address).collect()
     }

@@ -33,7 +33,7 @@ impl BootId {
         Ok(Self(String::from_utf8_lossy(text).trim().to_owned()))
     }
 
-    /// Its text.
+    /// The id as the kernel writes it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -11,40 +11,40 @@ use vcn::Family;
 
 use crate::Allocations;
 
-/// An address-management failure.
+/// A failure of address management.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A state file could not be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
-        /// Why.
+        /// The answer of the system.
         #[source]
         source: io::Error,
     },
     /// A state file could not be written; the old one is intact.
     #[error("cannot write {} (the previous content is intact)", path.display())]
     Write {
-        /// The file.
+        /// The file that cannot be written.
         path: PathBuf,
-        /// Why.
+        /// The answer of the system.
         #[source]
         source: io::Error,
     },
     /// The lock could not be had.
     #[error("cannot lock {}", path.display())]
     Lock {
-        /// The lock file.
+        /// The path of the lock file.
         path: PathBuf,
-        /// Why.
+        /// The answer of the system.
         #[source]
         source: io::Error,
     },
     /// A state file is not what we write.
     #[error("{} is damaged", path.display())]
     Damaged {
-        /// The file.
+        /// The file that is damaged.
         path: PathBuf,
         /// What the parser says.
         #[source]
@@ -53,9 +53,9 @@ pub enum Error {
     /// A state file was written by a version whose format we do not know.
     #[error("{} has format version {found}, this build reads up to {known}", path.display())]
     TooNew {
-        /// The file.
+        /// The file that a later version wrote.
         path: PathBuf,
-        /// Its format version.
+        /// The number of its format.
         found: u32,
         /// The newest we read.
         known: u32,
@@ -76,7 +76,7 @@ pub enum Error {
         because(reason)
     )]
     FamilyMissing {
-        /// The families.
+        /// The families without an address.
         families: Vec<Family>,
         /// What the agent says of the pools, where it says something.
         reason: Option<String>,
@@ -87,17 +87,17 @@ pub enum Error {
     /// Two attachments would have the same record.
     #[error("{} is the record of {holder}, so {key} can have none", path.display())]
     Collision {
-        /// The record.
+        /// The path of the record.
         path: PathBuf,
-        /// Whose it is.
+        /// The attachment that the record is of.
         holder: String,
-        /// Who asked.
+        /// The attachment that was requested.
         key: String,
     },
     /// The boot clock could not be read.
     #[error("cannot read the boot clock")]
     Clock {
-        /// Why.
+        /// The answer of the system.
         #[source]
         source: io::Error,
     },

@@ -26,7 +26,6 @@ use crate::{Allocations, BootId, BootTime, FreedAddress};
 /// The mark of an address whose connections the kernel has forgotten.
 const FORGOTTEN: &str = "!";
 
-/// The file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Index<'a> {

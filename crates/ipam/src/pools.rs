@@ -33,7 +33,7 @@ const FAMILY_FIELDS: [&str; 3] = ["router", "reserved", "addresses"];
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pools {
-    /// Format version.
+    /// The number of the format.
     pub version: u32,
     /// The boot they were written in; of another boot they are void.
     pub boot_id: BootId,
@@ -57,11 +57,11 @@ pub struct Pools {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", try_from = "VnicDocument")]
 pub struct VnicPool {
-    /// The VNIC's OCID.
+    /// The OCID of the VNIC.
     pub vnic_id: Ocid,
     /// The host link that carries it.
     pub link: IfName,
-    /// Its Ethernet address.
+    /// The Ethernet address of the VNIC.
     pub mac: MacAddr,
     /// Whether its link must have that one, too. Absent for a bare metal port, which may have
     /// its own address.
@@ -69,7 +69,7 @@ pub struct VnicPool {
     pub link_has_mac: bool,
     /// What pods on it use as their MTU.
     pub mtu: Mtu,
-    /// Its routing table.
+    /// The routing table of the VNIC.
     pub table: TableId,
     /// Whom it serves; only [`Purpose::Pods`] takes part in the general pool.
     pub purpose: Purpose,
@@ -132,7 +132,7 @@ struct VnicDocument {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FamilyPool {
-    /// The virtual router.
+    /// The virtual router of the subnet.
     pub router: IpAddr,
     /// The host's own addresses on this VNIC: never a pod's, even inside a range.
     #[serde(default)]

@@ -29,7 +29,7 @@ const FREED_MEMORY: usize = 512;
 /// The most freed addresses that are listed. Only IPv6 ranges without an agent reach it.
 const FREED_LIMIT: usize = 4096;
 
-/// The reserved addresses.
+/// The addresses that are reserved for an attachment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     /// The allocation, tentative unless it was there before.

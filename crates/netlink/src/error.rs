@@ -7,7 +7,7 @@ use std::io;
 use nix::errno::Errno;
 use thiserror::Error as ThisError;
 
-/// A failed operation.
+/// A failed operation with its subject.
 #[derive(Debug, ThisError)]
 #[error("cannot {operation} {subject}")]
 pub struct Error {
@@ -53,7 +53,7 @@ pub enum Cause {
 /// The kernel's refusal: an error number and, where it gave one, its reason in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The error number.
+    /// The error number of the kernel.
     pub errno: Errno,
     /// The extended-ack text, for example `Nexthop has invalid gateway`.
     pub text: Option<String>,
@@ -93,7 +93,7 @@ impl Cause {
 }
 
 impl Error {
-    /// Why.
+    /// The reason for the failure.
     pub const fn cause(&self) -> &Cause {
         &self.cause
     }

@@ -55,7 +55,7 @@ pub struct Socket {
 /// A number of entries or queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quantity {
-    /// At present.
+    /// The number that is set.
     pub current: u32,
     /// The most that the device has; 0 where it has none of this sort.
     pub limit: u32,
@@ -64,20 +64,20 @@ pub struct Quantity {
 /// The rings of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rings {
-    /// Receive.
+    /// Entries of the receive ring.
     pub rx: Quantity,
-    /// Transmit.
+    /// Entries of the transmit ring.
     pub tx: Quantity,
 }
 
 /// The queues of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channels {
-    /// Receive.
+    /// Queues that only receive.
     pub rx: Quantity,
-    /// Transmit.
+    /// Queues that only transmit.
     pub tx: Quantity,
-    /// Both.
+    /// Queues that do both.
     pub combined: Quantity,
 }
 

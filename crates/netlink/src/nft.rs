@@ -24,21 +24,21 @@ pub use watch::Watch;
 /// The longest rule comment, in bytes (the `nft` program's limit).
 pub const COMMENT_MAX: usize = 127;
 
-/// A table.
+/// An nftables table with its chains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// Which packets it sees.
     pub family: TableFamily,
     /// Its name, which a table of another family may have too.
     pub name: String,
-    /// Its chains.
+    /// The chains, in the order in which they are made.
     pub chains: Vec<Chain>,
 }
 
 /// Which packets a table sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TableFamily {
-    /// IPv4 and IPv6.
+    /// Packets of IPv4 and of IPv6.
     Inet,
     /// ARP, which no table of another family sees. Its hooks are [`Hook::Input`] and [`Hook::Output`].
     Arp,
@@ -47,7 +47,7 @@ pub enum TableFamily {
 /// A base chain: the kernel calls it at a hook. What none of its rules decides is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// Its name.
+    /// The name of the chain.
     pub name: String,
     /// Where in a packet's way it is called.
     pub hook: Hook,
@@ -62,7 +62,7 @@ pub struct Chain {
 /// A rule: when every match holds, every statement is done, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Matches and statements.
+    /// Matches and statements, in their order.
     pub expressions: Vec<Expression>,
     /// What it is for, for people and for comparison.
     pub comment: String,
@@ -80,11 +80,11 @@ impl Rule {
 pub enum Hook {
     /// Everything that comes in, before routing.
     Prerouting,
-    /// To this host.
+    /// Packets to this host.
     Input,
-    /// Through this host.
+    /// Packets that pass through this host.
     Forward,
-    /// From this host.
+    /// Packets from this host.
     Output,
     /// Everything that goes out, after routing.
     Postrouting,
@@ -93,7 +93,7 @@ pub enum Hook {
 /// What a chain's rules may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChainKind {
-    /// Accept, drop, mark.
+    /// A chain that accepts, drops or marks packets.
     Filter,
     /// Translate addresses; called for the first packet of a connection.
     Nat,

@@ -11,7 +11,7 @@ use nix::sys::stat::Mode;
 
 use crate::error::{Cause, Result};
 
-/// The settings tree.
+/// The settings below a folder that is /proc/sys.
 #[derive(Clone, Debug)]
 pub struct Sysctls {
     root: PathBuf,

@@ -37,11 +37,11 @@ pub struct PacketTap {
 /// A packet, from its IP header on, cut after its headers.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenPacket<'a> {
-    /// The link's index.
+    /// The index of the link that it passed.
     pub index: u32,
     /// Whether this host sent it.
     pub outgoing: bool,
-    /// Its first bytes.
+    /// The first bytes of the packet.
     pub bytes: &'a [u8],
 }
 

@@ -37,7 +37,7 @@ pub const THROUGHPUT_PORT: u16 = 5201;
 pub struct ProbeRequest {
     /// The version, [`PROBE_VERSION`].
     pub version: u8,
-    /// What to do.
+    /// The task of the agent.
     pub task: Task,
 }
 
@@ -55,16 +55,16 @@ pub enum Task {
     Receive(ReceiveTask),
 }
 
-/// Probes to send.
+/// Probes that the agent sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SendTask {
-    /// The kind.
+    /// The kind of the probes.
     pub kind: ProbeKind,
     /// The source address, one of the node's; the kernel's choice if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
-    /// Where to.
+    /// The address or name to which they go.
     pub target: ProbeTarget,
     /// The target's port; 0 where the kind has none.
     #[serde(default)]
@@ -72,9 +72,9 @@ pub struct SendTask {
     /// The source's port, or the identifier of ICMP; the kernel's choice if 0.
     #[serde(default)]
     pub source_port: u16,
-    /// How many.
+    /// The number of probes.
     pub count: u8,
-    /// Milliseconds between two.
+    /// Milliseconds between two probes.
     pub interval_ms: u16,
     /// Milliseconds until one counts as lost.
     pub timeout_ms: u16,
@@ -126,11 +126,11 @@ pub struct WatchTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Flow {
-    /// The protocol.
+    /// The transport protocol of the packets.
     pub protocol: Transport,
-    /// The source.
+    /// The address from which they come.
     pub source: IpAddr,
-    /// The target.
+    /// The address to which they go.
     pub target: IpAddr,
     /// The source's port, or the identifier of ICMP; any if 0.
     pub source_port: u16,
@@ -144,9 +144,9 @@ pub struct Flow {
 pub enum Transport {
     /// ICMP of the addresses' family.
     Icmp,
-    /// TCP.
+    /// TCP with its ports.
     Tcp,
-    /// UDP.
+    /// UDP with its ports.
     Udp,
 }
 
@@ -162,11 +162,11 @@ impl Transport {
     }
 }
 
-/// Where probes go.
+/// The address or name to which probes go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProbeTarget {
-    /// An address.
+    /// An address, which needs no resolver.
     Address(IpAddr),
     /// A name, which the agent resolves.
     Host(String),

@@ -29,7 +29,7 @@ pub struct ChunkWriter {
     buffer: Vec<u8>,
 }
 
-/// The reading end.
+/// The reading end of a pipe.
 #[derive(Debug)]
 pub struct Chunks {
     receiver: mpsc::Receiver<Part>,
@@ -53,7 +53,7 @@ pub struct Disconnected;
 #[error("the stream ended before it was complete")]
 pub struct Incomplete;
 
-/// A pipe.
+/// A bounded pipe from a thread to a task.
 pub fn pipe() -> (ChunkSender, Chunks) {
     let (sender, receiver) = mpsc::channel(WAITING);
     (ChunkSender { parts: sender, sent: AtomicU64::new(0) }, Chunks { receiver, is_complete: false })

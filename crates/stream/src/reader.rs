@@ -14,9 +14,9 @@ const LONG_NAME: u8 = b'L';
 pub enum Piece<'a> {
     /// An entry begins: its path, as [`entry_path`] makes it safe, and its size.
     Entry {
-        /// The path.
+        /// The path of the entry.
         path: String,
-        /// In bytes.
+        /// The size of its data, in bytes.
         size: u64,
     },
     /// Content of the entry.

@@ -31,7 +31,7 @@ pub struct Relay {
 /// What was passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relayed {
-    /// The entries.
+    /// The number of entries that were relayed.
     pub entries: u64,
     /// The bytes of their content.
     pub bytes: u64,

@@ -16,7 +16,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Starts now.
+    /// Starts the clock of the first phase.
     pub fn start() -> Self {
         let now = Instant::now();
         Self { start: now, lap: now, phases: Vec::new() }

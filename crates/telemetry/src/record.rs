@@ -17,15 +17,15 @@ pub const LINE_LIMIT: usize = 4096;
 pub struct VerbRecord {
     /// When it began, in milliseconds since 1970.
     pub unix_millis: u64,
-    /// The plugin's name.
+    /// The name of the plugin.
     pub plugin: String,
-    /// The plugin's version.
+    /// The version of the plugin.
     pub plugin_version: String,
-    /// The verb.
+    /// The CNI operation, such as ADD.
     pub verb: String,
-    /// The network's name.
+    /// The name of the network.
     pub network: String,
-    /// The container.
+    /// The id of the container.
     pub container_id: String,
     /// The interface in the container.
     pub ifname: String,
@@ -43,7 +43,7 @@ pub struct VerbRecord {
     pub addresses_left_out: usize,
     /// The error's code; 0 is success.
     pub code: u32,
-    /// The error's message.
+    /// The message of the error; empty on success.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Where the time went.

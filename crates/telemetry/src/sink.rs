@@ -16,7 +16,7 @@ pub struct Sink {
 /// Where a record went. For tests and counters; a plugin has nothing to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// To the agent.
+    /// The agent received it.
     Agent,
     /// To the file: no agent listens, or it does not keep up.
     Log,

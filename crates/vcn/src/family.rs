@@ -10,9 +10,9 @@ use crate::words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// IPv4.
+    /// IPv4, with addresses of 32 bits.
     Ipv4,
-    /// IPv6.
+    /// IPv6, with addresses of 128 bits.
     Ipv6,
 }
 
@@ -39,10 +39,10 @@ words!(Family: Ipv4 = "IPv4", Ipv6 = "IPv6");
 /// At most one value per family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerFamily<T> {
-    /// The IPv4 value.
+    /// The value for IPv4, if there is one.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub ipv4: Option<T>,
-    /// The IPv6 value.
+    /// The value for IPv6, if there is one.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub ipv6: Option<T>,
 }

@@ -45,7 +45,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// A whole document.
+    /// The field that is the whole document.
     pub const fn root(value: &'a Value) -> Self {
         Self { path: String::new(), value: Some(value) }
     }

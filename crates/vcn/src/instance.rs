@@ -10,7 +10,7 @@ use crate::{Ocid, Vnic, words};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// The instance's OCID.
+    /// The OCID of the instance.
     pub id: Ocid,
     /// The shape, for example `VM.Standard.E5.Flex` or `BM.GPU.H100.8`.
     pub shape: String,

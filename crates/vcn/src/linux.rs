@@ -85,7 +85,7 @@ impl fmt::Debug for IfName {
 /// Our route to a pod's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRoute {
-    /// The address.
+    /// The address of the pod.
     pub address: IpAddr,
     /// The host end of the pod's link.
     pub link: IfName,
@@ -131,7 +131,7 @@ impl fmt::Display for Priority {
 pub struct Mark {
     /// The bits under the mask.
     pub value: u32,
-    /// Which bits count.
+    /// The bits that count.
     pub mask: u32,
 }
 

@@ -29,7 +29,7 @@ impl Ocid {
         if is_shaped(&text) { Ok(Self(text)) } else { Err(OcidError(text.chars().take(300).collect())) }
     }
 
-    /// The whole identifier.
+    /// The identifier as OCI writes it.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -11,7 +11,7 @@ use crate::{IfName, MacAddr, Mtu, Ocid, PerFamily, VlanTag};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Vnic {
-    /// The VNIC's OCID.
+    /// The OCID of the VNIC.
     pub id: Ocid,
     /// Its Ethernet address. On bare metal a tagged VNIC's is on no physical link.
     pub mac: MacAddr,
@@ -86,7 +86,7 @@ pub struct ExclusiveLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkIdentity {
-    /// Its index.
+    /// The index of the link on the host.
     pub index: u32,
     /// The Ethernet address that its driver calls permanent; `None` where the driver has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,9 +97,9 @@ pub struct LinkIdentity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkSettings {
-    /// Its MTU.
+    /// The MTU of the link, in bytes.
     pub mtu: Mtu,
-    /// Its group.
+    /// The number of the link's group.
     pub group: u32,
     /// The length of its transmit queue, in packets.
     pub queue_length: u32,
@@ -122,7 +122,7 @@ impl LinkKindName {
     /// The kind of network cards.
     pub const HARDWARE: Self = Self(None);
 
-    /// A VLAN link.
+    /// The kind of a VLAN link.
     pub fn vlan() -> Self {
         Self(Some("vlan".to_owned()))
     }

@@ -9,7 +9,7 @@ macro_rules! words {
             /// All of them, in this order.
             pub const ALL: [Self; [$(stringify!($variant)),+].len()] = [$(Self::$variant),+];
 
-            /// Its stable word.
+            /// The stable word, as in output, files and metrics.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $crate::words!(@ $variant $($word)?)),+ }
             }

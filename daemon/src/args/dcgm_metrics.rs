@@ -22,9 +22,9 @@ pub enum DcgmMetrics {
     Url {
         /// The address; none is the node's.
         host: Option<IpAddr>,
-        /// The port.
+        /// The TCP port on loopback.
         port: u16,
-        /// The path.
+        /// The path of the metrics.
         path: String,
     },
 }

@@ -9,7 +9,7 @@ use tunables::keys;
 const KEYS_MAX: usize = 32;
 const KEY_MAX: usize = 128;
 
-/// Keys with periods.
+/// Keys of sysctls that policies may set, with periods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunableKeys(pub BTreeSet<String>);
 

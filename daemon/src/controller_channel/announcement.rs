@@ -15,7 +15,6 @@ use tokio::time::timeout;
 use crate::settings::Settings;
 use crate::sources::backoff::persist;
 
-/// For one write.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Retries until the annotation is written. Returns at once without a cluster, where no controller asks.

@@ -30,7 +30,6 @@ pub(super) enum RulesError {
 }
 
 impl ControllerRules {
-    /// In this file.
     pub(super) fn new(path: PathBuf) -> Self {
         Self(Arc::new(Mutex::new(path)))
     }

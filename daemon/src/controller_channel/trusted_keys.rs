@@ -24,7 +24,6 @@ const EVERY: Duration = Duration::from_secs(5);
 pub(super) struct ControllerKeys(Arc<RwLock<BTreeSet<Fingerprint>>>);
 
 impl ControllerKeys {
-    /// For the server.
     pub(super) fn trusted(&self) -> TrustedKeys {
         let keys = self.0.clone();
         Arc::new(move || keys.read().unwrap_or_else(PoisonError::into_inner).clone())

@@ -74,7 +74,6 @@ pub(crate) fn is_addressed(vnic: &Vnic, npn: Option<&NativePodNetwork>) -> bool 
     vnic.addressing.iter().next().is_some() || npn_vnic(npn, &vnic.id).is_some()
 }
 
-/// The host's network.
 pub(crate) fn desired_state(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> DesiredState {
     let Some(first) = facts.vnics.first() else { return DesiredState::default() };
     let primary = match placement(first, facts, policy) {

@@ -17,7 +17,6 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NeededNetwork {
     block: IpNetwork,
-    /// What is there.
     user: &'static str,
 }
 

@@ -19,7 +19,6 @@ pub(crate) type Requests = BTreeMap<Ocid, VnicRequest>;
 pub(crate) struct VnicRequest {
     /// The generation of the VnicAttachment that says so.
     pub generation: Option<i64>,
-    /// What it serves.
     pub purpose: Purpose,
     /// Its MTU.
     pub mtu: Mtu,
@@ -28,7 +27,6 @@ pub(crate) struct VnicRequest {
     /// What pods may do with it, if its purpose is Attach; its name and the networks behind it in any case. Without what
     /// only the VNIC itself tells: VLAN tag and subnets.
     pub offer: AttachOffer,
-    /// Its own addresses.
     pub own: Vec<IpAddr>,
     /// Its IPv4 addresses for pods that share it.
     pub pod_addresses: Vec<IpAddr>,

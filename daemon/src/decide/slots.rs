@@ -126,7 +126,6 @@ impl SlotFile {
         ipam::set_aside(&self.path).map(drop).map_err(SlotError::Write)
     }
 
-    /// Replaces the file.
     pub(crate) fn write(&self, slots: &Slots) -> Result<(), SlotError> {
         let document = Document { version: VERSION, slots: slots.slots.clone(), extra: slots.extra.clone() };
         let text = serde_json::to_string_pretty(&document).map_err(|error| SlotError::Write(error.into()))?;

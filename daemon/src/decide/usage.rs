@@ -35,7 +35,6 @@ pub(crate) struct PoolUsage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<String>,
     pub family: Family,
-    /// Addresses for pods.
     pub total: u64,
     /// Held by pods.
     pub in_use: u64,

@@ -10,7 +10,7 @@ pub use health::Reason;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// The stable word.
+    /// The stable word of the condition.
     pub reason: Reason,
     /// Whether new pods can start.
     pub severity: Severity,
@@ -30,7 +30,7 @@ pub struct Condition {
 pub enum Severity {
     /// New pods cannot start. The agent is not ready either, but for [`Reason::leaves_ready`].
     Blocking,
-    /// Pods start.
+    /// Pods can start nevertheless.
     Degraded,
 }
 
@@ -45,7 +45,7 @@ impl Condition {
         Self { reason, severity: Severity::Degraded, subject: None, message: message.into(), since_unix_millis: None }
     }
 
-    /// Adds the subject.
+    /// The same condition about a subject.
     #[must_use]
     pub fn about(mut self, subject: impl fmt::Display) -> Self {
         self.subject = Some(subject.to_string());

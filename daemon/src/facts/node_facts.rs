@@ -34,11 +34,11 @@ pub(crate) type KnownAttachments = Source<Vec<VnicAttachment>>;
 /// Everything known from outside the node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
-    /// This instance.
+    /// The instance, as the metadata describes it.
     pub instance: Source<Instance>,
     /// Its VNICs, the primary one first.
     pub vnics: Source<Vec<Vnic>>,
-    /// Its NativePodNetwork.
+    /// The NativePodNetwork of this node.
     pub npn: KnownNpn,
     /// Its VnicAttachments; empty while no VNIC needs them.
     pub attachments: KnownAttachments,

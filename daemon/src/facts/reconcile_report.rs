@@ -14,7 +14,7 @@ use crate::facts::condition::{Condition, Reason};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReconcileReport {
-    /// Why it ran.
+    /// What caused the reconcile.
     pub cause: Cause,
     /// When it began, in milliseconds since 1970.
     pub unix_millis: u64,
@@ -24,7 +24,7 @@ pub struct ReconcileReport {
     pub changes: Vec<Changed>,
     /// The raised conditions, the worst first.
     pub conditions: Vec<Condition>,
-    /// The VNICs.
+    /// The VNICs of the node, as configured.
     pub vnics: Vec<VnicState>,
     /// What kind of machine this is, once its VNICs are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct ReconcileReport {
 pub struct CompletedReconcile {
     /// When, by a clock that cannot be set.
     pub at: Instant,
-    /// Its report.
+    /// The report of this reconcile.
     pub report: Arc<ReconcileReport>,
 }
 
@@ -49,7 +49,7 @@ pub struct CompletedReconcile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
-    /// The agent started.
+    /// The first reconcile of the agent.
     Start,
     /// The resync interval is over.
     Timer,
@@ -65,7 +65,7 @@ pub enum Cause {
     Preview,
 }
 
-/// One change.
+/// One change that a reconcile made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changed {
@@ -79,16 +79,16 @@ pub struct Changed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VnicState {
-    /// Its OCID.
+    /// The OCID of the VNIC.
     pub id: Ocid,
-    /// Its Ethernet address.
+    /// The Ethernet address of the VNIC.
     pub mac: MacAddr,
     /// Whether it is the primary VNIC, which the operating system configures.
     pub primary: bool,
-    /// Its link.
+    /// The link of the VNIC, if it is on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<IfName>,
-    /// Its routing table.
+    /// The routing table of the VNIC, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<TableId>,
     /// The host's addresses on it.
@@ -188,7 +188,7 @@ impl ReconcileReport {
 }
 
 impl Changed {
-    /// A change.
+    /// A change with its noun and its text.
     pub fn new(noun: &str, text: impl fmt::Display) -> Self {
         Self { noun: noun.to_owned(), text: text.to_string() }
     }

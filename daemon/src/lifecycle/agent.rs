@@ -26,7 +26,7 @@ pub struct Agent {
     pub metrics: Metrics,
     /// What is known from outside.
     pub facts: watch::Receiver<NodeFacts>,
-    /// The last reconcile.
+    /// The last completed reconcile.
     pub reports: watch::Receiver<Option<CompletedReconcile>>,
     pub follow_ups: FollowUps,
     pub recent: RecentRuns,

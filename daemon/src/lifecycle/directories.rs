@@ -26,7 +26,6 @@ pub(crate) struct Directories {
 #[derive(Debug)]
 struct WatchedDirectory {
     path: PathBuf,
-    /// Device and inode.
     identity: (u64, u64),
     /// Where it is in its file system, if it is a mount.
     root: Option<String>,

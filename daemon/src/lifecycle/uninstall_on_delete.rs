@@ -46,5 +46,4 @@ pub(crate) fn uninstall(settings: &Settings, ended: bool) {
     installer::uninstall(&settings.installer, how).log("agent", ELSE);
 }
 
-/// What else helps.
 const ELSE: &str = "fix the cause, then run `kubectl apply -k manifests/uninstall`";

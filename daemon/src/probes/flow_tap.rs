@@ -23,7 +23,6 @@ pub(super) struct FlowTap {
     thread: Option<JoinHandle<(TapCounts, Option<Failure>)>>,
 }
 
-/// What it saw.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TapCounts {
     /// Packets by direction of the flow and of the link.

@@ -23,7 +23,6 @@ pub(super) struct ProbeRoute {
     pub(super) link: Option<String>,
     /// The MTU of the link that the route has.
     pub(super) mtu: u32,
-    /// The source's subnet.
     pub(super) subnet: Option<IpNetwork>,
     /// All subnets of the source's link.
     pub(super) link_subnets: Vec<IpNetwork>,

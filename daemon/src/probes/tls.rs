@@ -10,7 +10,6 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
 
-/// Accepts any certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -49,7 +49,6 @@ pub(crate) struct HostPlan {
     pub conditions: Vec<Condition>,
 }
 
-/// The host's links.
 pub(crate) fn links() -> Result<Vec<Link>, netlink::Error> {
     Socket::open()?.links()
 }

@@ -11,7 +11,6 @@ use crate::settings::Settings;
 pub(super) struct NodeState {
     pub(super) settings: Arc<Settings>,
     pub(super) boot: BootId,
-    /// What pods hold.
     pub(super) store: Store,
 }
 

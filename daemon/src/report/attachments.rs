@@ -12,7 +12,6 @@ use vcn::{Family, IfName, Ocid, words};
 
 use crate::decide::pods::{is_dead, network};
 
-/// One pod's interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Attachment {

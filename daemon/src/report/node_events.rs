@@ -48,7 +48,6 @@ struct Names {
 /// How long a transition must last until its Event is due, at most, before jitter of as much again: so that nodes with the same
 /// failure do not write together, and the transitions of a start or of a new VNIC are over.
 const HOLD: Duration = Duration::from_secs(30);
-/// Between two Events.
 const PACE: Duration = Duration::from_secs(1);
 /// Between failures: all nodes of a cluster fail together when its API server does.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(4), cap: Duration::from_secs(300) };

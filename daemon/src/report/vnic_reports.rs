@@ -32,7 +32,6 @@ use plan::{Report, WrittenReport};
 /// The interval at which the pods of a VNIC are counted: plugins tell the agent of it, but not this task.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// For one write.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Between failures. All nodes of a cluster fail together when its API server does.

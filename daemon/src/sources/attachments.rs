@@ -40,10 +40,8 @@ pub(crate) enum AttachmentSource {
 pub(crate) enum Need {
     /// It has a VNIC that one may describe, or the end of one is not reported yet. The first answer is waited for as long as this.
     Some {
-        /// How long.
         within: Duration,
     },
-    /// Neither.
     None,
 }
 

@@ -3,7 +3,6 @@
 
 use std::fs;
 
-/// A container runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContainerRuntime {
     /// Skips a configuration that it cannot read, or that names a plugin without a binary.

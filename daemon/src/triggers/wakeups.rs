@@ -44,7 +44,6 @@ pub(super) enum WakeReason {
     Reconcile(Cause),
     /// There are hints that a running pod drifted, or pods may have taken or freed addresses: to be looked at when it settled.
     Hints,
-    /// Hints have settled.
     HintsSettled,
     Preview(PreviewRequest),
     /// No source has news any more: the agent ends.

@@ -16,7 +16,6 @@ pub(crate) enum Fault {
     Status(u16),
     /// A body that is no such document.
     Garbage(&'static str),
-    /// Nothing ever comes.
     Silent,
 }
 

@@ -198,7 +198,6 @@ impl Node {
         let _ = symlink("..data/agent.conf", volume.join("agent.conf"));
     }
 
-    /// The agent's container.
     pub(crate) fn container(&self) -> Container {
         let container = self.placed(Container::node_agent().unwrap());
         let conf = self.path("conf");
@@ -225,7 +224,6 @@ impl Node {
             .file("/bin/sh", "/bin/sh")
     }
 
-    /// Its command there.
     fn command(&self, container: &Container) -> Command {
         container.command(&self.image()).unwrap()
     }
@@ -341,7 +339,6 @@ impl Node {
         self.publish_document(&native_pod_network(state, vnics, dual));
     }
 
-    /// Publishes a NativePodNetwork.
     pub(crate) fn publish_document(&self, npn: &Value) {
         let new = self.npn().with_extension("new");
         fs::create_dir_all(self.path("lib")).unwrap();

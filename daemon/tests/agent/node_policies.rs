@@ -87,7 +87,6 @@ impl<'a> Leader<'a> {
         wait_for("the confirmation", is_confirmed, || format!("{:?}\n{}", self.answer(agent), agent.log()));
     }
 
-    /// The present answer.
     pub(crate) fn answer(&self, agent: &Agent) -> NodeAnswer {
         serde_json::from_slice(&self.ask(agent, &Request::get(POLICY_PATH)).body).unwrap()
     }

@@ -112,7 +112,6 @@ fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
     }
 }
 
-/// Changes the copy.
 fn change_copy(node: &Node, change: impl FnOnce(&mut Value)) {
     let path = node.path("lib").join(vcn::VNICS_COPY_FILE);
     let mut copy: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();

@@ -48,7 +48,6 @@ impl Folder {
 }
 
 impl Drop for Folder {
-    /// Ends all waits.
     fn drop(&mut self) {
         let _ = umount2(&self.path, MntFlags::MNT_FORCE);
         let _ = umount2(&self.path, MntFlags::MNT_DETACH);

@@ -96,7 +96,6 @@ impl Scene {
         hold(&self.cluster.node, POD);
     }
 
-    /// It ends.
     fn release(&self) {
         let store = store(&self.cluster.node);
         let end = |held: &mut ipam::Allocations| Ok(held.release(&POD.parse().unwrap(), BootTime::now()?));

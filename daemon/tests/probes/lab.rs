@@ -61,7 +61,6 @@ impl Lab {
         Party { node: Some(node.to_owned()), address: Some(self.address(node)) }
     }
 
-    /// Nodes for comparison.
     pub(crate) fn compared<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) -> Vec<Compared> {
         let addresses = |name: &str| {
             let node = self.vcn.node(name).unwrap();

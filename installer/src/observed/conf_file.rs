@@ -63,7 +63,7 @@ pub(crate) enum Fault {
 /// What pods get by a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvidedNetwork {
-    /// A network.
+    /// The file provides a network.
     Network,
     /// The network that it calls (Multus): our network or another.
     CalledNetwork,
@@ -112,7 +112,6 @@ impl ConfFile {
         self
     }
 
-    /// A single plugin.
     fn single(mut self) -> Self {
         self.fault = entry_fault(&self.document).map(|why| {
             let is_list = self.document.get(PLUGINS).is_some();

@@ -32,7 +32,6 @@ pub(crate) enum ConfAt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfText {
     pub(crate) contents: Vec<u8>,
-    /// Its permission bits.
     pub(crate) mode: u32,
     /// Its document, or why it is none.
     pub(crate) json: Result<Value, String>,

@@ -37,7 +37,7 @@ pub struct SettingChange {
     pub key: String,
     /// Its value before us.
     pub before: String,
-    /// Its new value.
+    /// The value that we set.
     pub set: String,
 }
 
@@ -86,7 +86,7 @@ enum Setting<'a> {
 }
 
 impl SettingChange {
-    /// A link's MTU.
+    /// A change of a link's MTU.
     #[must_use]
     pub fn mtu(link: &IfName, before: Mtu, set: Mtu) -> Self {
         Self { key: format!("link/{link}/mtu"), before: before.0.to_string(), set: set.0.to_string() }

@@ -30,11 +30,11 @@ pub struct Removal {
 pub enum RemovalStatus {
     /// None of our files and objects is left.
     All,
-    /// A dry run.
+    /// A dry run: nothing was changed.
     Planned,
     /// Something could not be removed.
     Part,
-    /// Nothing was done.
+    /// Refused: nothing was changed.
     Refused,
 }
 

@@ -12,7 +12,6 @@ use sandbox::{Container, Image};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// With our mark.
 pub(crate) const PLUGIN: &str = r#"#!/bin/sh
 # gives pods VCN addresses of the node's secondary VNICs
 echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}'
@@ -30,7 +29,6 @@ pub(crate) const FLANNEL: &str = r#"{ "name":"cbr0", "cniVersion":"1.0.0", "plug
 /// Another program's file with our configuration's name.
 pub(crate) const FOREIGN: &str = r#"{ "name":"foreign", "plugins":[{"type":"bridge"}] }"#;
 
-/// Our configuration.
 pub(crate) const CONFLIST: &str = "net.d/05-vcn-native.conflist";
 
 const STRACE: &str = "/usr/bin/strace";
@@ -204,7 +202,6 @@ impl Node {
         self.snapshot().keys().map(name).collect()
     }
 
-    /// A directory's entries.
     pub(crate) fn entries(&self, name: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(name)).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -30,7 +30,6 @@ struct Kind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Cluster,
-    /// The controller's namespace.
     Ours,
     /// Where Events about objects without a namespace are.
     Default,

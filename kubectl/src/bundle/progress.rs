@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::sleep;
 use vcn::printable;
 
-/// Between two lines.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The step that is in progress.

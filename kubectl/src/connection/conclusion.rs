@@ -64,7 +64,6 @@ pub(crate) struct ProbeResult {
     pub next_step: String,
 }
 
-/// The answer's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Label {
     Reachable,

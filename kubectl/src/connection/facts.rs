@@ -121,7 +121,6 @@ pub(crate) struct Finding {
 pub(crate) struct Facts {
     /// The surest first.
     pub findings: Vec<Finding>,
-    /// The source's Node.
     pub node: Option<String>,
     /// The Service's chosen port.
     pub port: Option<ServicePort>,

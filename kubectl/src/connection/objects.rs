@@ -14,13 +14,11 @@ use crate::ends::ObjectName;
 pub(crate) struct Objects {
     /// The source, if it is a Pod.
     pub source: Option<Pod>,
-    /// The source's Node.
     pub node: Option<Node>,
     /// The target, if it is a Service.
     pub service: Option<Service>,
     /// The target, if it is a Pod.
     pub target: Option<Pod>,
-    /// Of the Service.
     pub slices: Option<Vec<EndpointSlice>>,
     /// Pods that the Service's selector selects; none without a selector.
     pub selected: Option<Vec<Pod>>,

@@ -51,14 +51,12 @@ struct RunSource {
 
 #[derive(Clone, Debug)]
 struct RunTarget {
-    /// For people.
     shown: String,
     /// As the status names it; any if absent.
     status: Option<String>,
     object: Value,
 }
 
-/// What is probed.
 pub(crate) fn plan(args: &NetTestArgs, from: &Source, to: &Target, facts: &Facts, objects: &Objects) -> ProbePlan {
     let sources = Sources::of(from, facts, objects);
     let mut planner = Planner { args, sources, facts, objects, plan: ProbePlan::default() };
@@ -70,7 +68,6 @@ pub(crate) fn plan(args: &NetTestArgs, from: &Source, to: &Target, facts: &Facts
     planner.plan
 }
 
-/// Where probes start.
 struct Sources {
     node: String,
     /// As typed, with an address of the node.

@@ -34,7 +34,6 @@ pub(crate) struct LeaderStream {
 
 /// What the leader answered.
 pub(crate) enum Opened {
-    /// The answer begins.
     Stream(LeaderStream),
     /// It refused, with this status.
     Refused(StatusCode, String),

@@ -28,7 +28,6 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     Ok(success(&added.network, request).into())
 }
 
-/// Makes the network.
 fn build(network: &PodNetwork, places: &mut Places, reservation: &Reservation) -> Result<(), BuildFailure> {
     // The kernel would take all of it, and forward nothing.
     if !reservation.is_settled()

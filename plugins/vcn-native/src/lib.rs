@@ -24,7 +24,7 @@ use ipam::Allocation;
 
 const PROGRAM: Program = Program { name: "vcn-native", version: env!("CARGO_PKG_VERSION") };
 
-/// The plugin.
+/// The plugin that gives a pod its own VCN address.
 #[derive(Clone, Copy, Debug)]
 pub struct VcnNative;
 

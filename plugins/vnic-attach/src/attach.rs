@@ -104,7 +104,6 @@ impl InterfaceBuilder<'_> {
     }
 }
 
-/// Makes the network.
 fn build_network(
     one: &VnicGrant<'_>,
     reservation: &Reservation,

@@ -29,7 +29,7 @@ use vcn::{IfName, VNIC_ATTACH_NETWORK};
 
 const PROGRAM: Program = Program { name: "vnic-attach", version: env!("CARGO_PKG_VERSION") };
 
-/// The plugin.
+/// The plugin that gives a pod extra interfaces.
 #[derive(Clone, Copy, Debug)]
 pub struct VnicAttach;
 

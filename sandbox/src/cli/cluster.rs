@@ -17,7 +17,6 @@ use crate::cli::vcn::{block_signals, builder, worker};
 /// Enough for the pods of a test, few enough to exhaust.
 const PODS_PER_VNIC: u32 = 16;
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Cluster) -> Result<ExitCode> {
     let folder = options.folder.canonicalize().with_context(|| format!("find {}", options.folder.display()))?;
     let isolated = sandbox::isolate().context("isolate the sandbox")?;

@@ -27,14 +27,12 @@ const PROGRAMS: [&str; 5] = ["oke-node-agent", "oke-cni-installer", "oke-node-co
 /// The node that runs no pods.
 const CONTROL_PLANE: &str = "control-plane";
 
-/// A running pod.
 struct Running {
     node: Arc<Node>,
     pod: Pod,
     attachment: Attachment,
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &Demo) -> Result<ExitCode> {
     let bin_dir =
         options.bin_dir.canonicalize().with_context(|| format!("cannot find {}", options.bin_dir.display()))?;

@@ -24,7 +24,6 @@ const SOCKET: &str = "faults.sock";
 const MAX_REQUEST_BYTES: u64 = 4096;
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Runs the subcommand.
 pub(crate) fn run(options: &FaultOptions) -> Result<ExitCode> {
     let folder = &options.folder;
     std::env::set_current_dir(folder).with_context(|| format!("enter {}", folder.display()))?;

@@ -4,7 +4,6 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use sandbox::{Builder, NodeSpec, SubnetSpec, Vcn, VnicSpec};
 
-/// The subnets.
 pub(crate) fn builder() -> Builder {
     Vcn::builder()
         .subnet(SubnetSpec::new("nodes", &["10.0.0.0/24", "2603:c020:0:1::/64"]))

@@ -24,7 +24,6 @@ const NODE: &str = "node";
 /// Which container of a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContainerChoice {
-    /// The only one.
     Only,
     /// The only one that runs before the others.
     Init,

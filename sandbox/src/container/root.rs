@@ -88,7 +88,6 @@ impl Root {
         Ok(())
     }
 
-    /// The machine's libraries.
     pub(super) fn libraries(&mut self) {
         for path in LIBRARIES.map(Path::new) {
             if let Ok(target) = fs::read_link(path) {
@@ -100,7 +99,6 @@ impl Root {
         }
     }
 
-    /// A volume.
     pub(super) fn volume(&mut self, volume: &Volume) -> Result<()> {
         self.mount(&volume.host, proper(&volume.mounted)?, volume.read_only);
         Ok(())

@@ -55,7 +55,6 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The default profile's.
     pub(super) fn runtime_default() -> Self {
         let mut program =
             vec![load(ARCHITECTURE), if_equal(AUDIT_ARCH, 1, 0), answer(libc::SECCOMP_RET_KILL_PROCESS), load(NUMBER)];

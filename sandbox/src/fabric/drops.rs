@@ -56,16 +56,15 @@ pub enum DropReason {
 pub struct Dropped {
     /// Where: the VNIC's label, or the port where there is none.
     pub at: String,
-    /// Why.
+    /// The rule of OCI that drops them.
     pub reason: DropReason,
-    /// How many.
+    /// The number of dropped frames.
     pub frames: u64,
     /// The headers of the first of them: addresses, ports, TCP's flags. `None` for a frame that waited for an answer to ARP or
     /// NDP.
     pub first: Option<String>,
 }
 
-/// The counters.
 #[derive(Debug, Default)]
 pub(super) struct Drops(BTreeMap<(String, DropReason), DropCount>);
 

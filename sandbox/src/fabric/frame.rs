@@ -153,7 +153,6 @@ pub(super) fn decrement_hop_limit(frame: &mut [u8], destination: IpAddr) -> Resu
     Ok(())
 }
 
-/// An Ethernet header.
 pub(super) const fn header_of(ethertype: EthernetProtocol, from: MacAddr, to: MacAddr) -> EthernetRepr {
     EthernetRepr { src_addr: ethernet(from), dst_addr: ethernet(to), ethertype }
 }

@@ -22,20 +22,17 @@ pub(super) type Key = (Port, IpAddr);
 /// What to do with a frame for an address.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
-    /// Send it.
     Known(Vec<u8>),
     /// It waits; ask now.
     Ask,
     /// It waits; the question is out.
     Waiting,
-    /// It was dropped.
     Full,
 }
 
 /// A question that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NeighbourTimer {
-    /// Ask again.
     Ask(Key),
     /// No answer; this many frames are lost.
     GiveUp(Key, usize),
@@ -47,7 +44,6 @@ enum Entry {
     Known { until: Duration },
 }
 
-/// The table.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours(BTreeMap<Key, Entry>);
 

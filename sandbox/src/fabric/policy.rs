@@ -56,7 +56,7 @@ pub enum Traffic {
     Udp,
 }
 
-/// Whose rules.
+/// The side whose rules deny a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeniedAt {
     /// The security list of the subnet of this name, ingress.
@@ -81,7 +81,6 @@ pub struct PathMtu {
 pub(super) struct Rules {
     policy: Policy,
     flows: BTreeSet<FlowKey>,
-    /// Packets so far.
     packets: u32,
 }
 

@@ -37,7 +37,7 @@ pub struct VnicPort {
     pub mac: MacAddr,
     /// Whether it is its instance's primary VNIC: only those reach the services on 169.254.169.254.
     pub primary: bool,
-    /// Its subnet.
+    /// The subnet of the VNIC.
     pub subnet: Arc<Subnet>,
     /// Its single addresses: its own and its secondary ones.
     pub addresses: BTreeSet<IpAddr>,

@@ -35,7 +35,6 @@ const ANNOUNCE: Duration = Duration::from_secs(200);
 /// Frames handled between two reads of the clock.
 const BURST: usize = 64;
 
-/// The services' wire.
 const SERVICES_WIRE: u32 = 2;
 /// The first VNIC's wire. Indices are chosen here, so that no look-up is needed after a link was made.
 const FIRST_WIRE: u32 = 16;
@@ -52,7 +51,6 @@ pub(crate) struct WireEnd<'a> {
     pub(crate) mtu: Option<Mtu>,
 }
 
-/// The running fabric.
 #[derive(Debug)]
 pub(crate) struct Switch {
     netlink: Mutex<Socket>,
@@ -124,7 +122,6 @@ impl Switch {
         lock(&self.fabric).attach(port, vnic);
     }
 
-    /// Ends that.
     pub(crate) fn detach(&self, port: Port) {
         lock(&self.fabric).detach(port);
     }
@@ -137,7 +134,6 @@ impl Switch {
         }
     }
 
-    /// Replaces the policy.
     pub(crate) fn set_policy(&self, policy: Policy) {
         lock(&self.fabric).set_policy(policy);
     }
@@ -169,7 +165,6 @@ impl Drop for Switch {
     }
 }
 
-/// The thread's work.
 struct Carrier {
     packets: Arc<PacketSocket>,
     fabric: Arc<Mutex<Fabric>>,

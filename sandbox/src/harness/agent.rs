@@ -76,7 +76,7 @@ impl Agent {
         }
     }
 
-    /// Its log.
+    /// The log of the agent.
     pub fn log(node: &Node) -> Result<String> {
         node.run(|| fs::read_to_string(LOG))?.during(|| format!("read {LOG} of {}", node.name()))
     }
@@ -87,7 +87,7 @@ impl Agent {
         node.run(ask)?.during(|| format!("ask the agent of {} for its metrics", node.name()))
     }
 
-    /// Its process number.
+    /// The process number of the agent.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -15,7 +15,7 @@ use crate::node::Pod;
 const CONF_DIR: &str = "/etc/cni/net.d";
 const BIN_DIR: &str = "/opt/cni/bin";
 
-/// A node's configuration.
+/// The runtime of a node: it calls plugins by the node's configuration.
 #[derive(Debug)]
 pub struct Runtime<'a> {
     node: &'a Node,

@@ -20,7 +20,6 @@ pub(crate) struct RequestedBlock {
 }
 
 impl RequestedBlock {
-    /// A single address.
     const fn address(block: IpNetwork, first: Option<IpAddr>) -> Self {
         Self { block, first, prefix: width(block) }
     }

@@ -16,20 +16,20 @@ pub struct Builder {
 }
 
 impl Vcn {
-    /// Starts a description.
+    /// Starts the description of a VCN.
     pub fn builder() -> Builder {
         Builder::default()
     }
 }
 
 impl Builder {
-    /// Adds a subnet.
+    /// Adds a subnet to the description.
     pub fn subnet(mut self, subnet: SubnetSpec) -> Self {
         self.subnets.push(subnet);
         self
     }
 
-    /// Adds a node.
+    /// Adds a node to the description.
     pub fn node(mut self, node: NodeSpec) -> Self {
         self.nodes.push(node);
         self

@@ -36,7 +36,6 @@ impl Instance {
     }
 }
 
-/// All instances, shared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inventory {
     instances: Arc<Mutex<BTreeMap<String, Instance>>>,

@@ -102,7 +102,7 @@ impl VnicSpec {
         self
     }
 
-    /// Names it.
+    /// Sets the display name of the VNIC.
     pub fn display_name(mut self, name: &str) -> Self {
         self.display_name = Some(name.to_owned());
         self

@@ -10,7 +10,7 @@ use vcn::{Family, MacAddr, Ocid, PerFamily};
 pub struct Subnet {
     /// The name that the builder and the command line use.
     pub name: String,
-    /// The subnet's OCID.
+    /// The OCID of the subnet.
     pub id: Ocid,
     /// Its compartment, which its VNICs belong to.
     pub compartment: Ocid,
@@ -51,7 +51,7 @@ impl Subnet {
         self.block_of(address).is_some()
     }
 
-    /// All its blocks.
+    /// All blocks of the subnet, of both families.
     pub fn all_blocks(&self) -> impl Iterator<Item = IpNetwork> {
         self.blocks.iter().map(|(_, block)| *block).chain(self.second_ipv6)
     }

@@ -12,13 +12,13 @@ use crate::fabric::{Port, VnicPort};
 /// A VNIC that is attached to a node.
 #[derive(Clone, Debug)]
 pub struct Vnic {
-    /// Its OCID.
+    /// The OCID of the VNIC.
     pub id: Ocid,
     /// Its name for people.
     pub display_name: String,
-    /// Its Ethernet address.
+    /// The Ethernet address of the VNIC.
     pub mac: MacAddr,
-    /// Its subnet.
+    /// The subnet of the VNIC.
     pub subnet: Arc<Subnet>,
     /// Its own address of each family: the host's.
     pub address: PerFamily<IpAddr>,

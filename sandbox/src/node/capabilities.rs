@@ -5,7 +5,7 @@ use vcn::{IfName, VlanTag};
 
 use crate::error::{Error, ErrorContext, Result};
 
-/// What was found.
+/// The features that the kernel was found to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// 802.1Q: bare-metal nodes are possible.

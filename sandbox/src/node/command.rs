@@ -97,13 +97,13 @@ impl Command {
         Self { inner, program, namespaces, spawner, confinement: Some(confinement) }
     }
 
-    /// Adds an argument.
+    /// Adds an argument to the command line.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.inner.arg(argument);
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments to the command line.
     pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.inner.args(arguments);
         self
@@ -115,19 +115,19 @@ impl Command {
         self
     }
 
-    /// Inherits no environment.
+    /// Starts it with an empty environment.
     pub fn env_clear(mut self) -> Self {
         self.inner.env_clear();
         self
     }
 
-    /// Sets its input.
+    /// Sets the standard input.
     pub fn stdin(mut self, stdio: impl Into<Stdio>) -> Self {
         self.inner.stdin(stdio);
         self
     }
 
-    /// Sets its output.
+    /// Sets the standard output.
     pub fn stdout(mut self, stdio: impl Into<Stdio>) -> Self {
         self.inner.stdout(stdio);
         self
@@ -139,7 +139,7 @@ impl Command {
         self
     }
 
-    /// Starts it.
+    /// Starts the program, and does not wait.
     pub fn spawn(self) -> Result<Child> {
         let Self { mut inner, program, namespaces, spawner, confinement } = self;
         let contained = confinement.is_some();

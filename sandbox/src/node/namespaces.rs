@@ -16,7 +16,6 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::error::{Error, ErrorContext, Result};
 
-/// The three.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespaces {
     net: Arc<Netns>,
@@ -47,7 +46,6 @@ impl Namespaces {
         Self { net, mount: Arc::clone(&self.mount), uts: Arc::clone(&self.uts) }
     }
 
-    /// The network namespace.
     pub(crate) fn net(&self) -> &Netns {
         &self.net
     }

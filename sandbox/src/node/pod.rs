@@ -39,7 +39,7 @@ impl Pod {
         Ok(Self { name: name.to_owned(), path, namespaces: node.with_net(Arc::new(net)), spawner })
     }
 
-    /// Its name.
+    /// The name of the pod.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -49,7 +49,7 @@ impl Pod {
         &self.path
     }
 
-    /// The namespace.
+    /// The network namespace of the pod.
     pub fn netns(&self) -> &Netns {
         self.namespaces.net()
     }

@@ -41,7 +41,6 @@ pub(super) fn new_key() -> Result<String> {
 /// The longest request body, in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// The running server.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) loopback: SocketAddr,

@@ -44,7 +44,7 @@ impl Default for FakeCloud {
 }
 
 impl FakeCloud {
-    /// An empty cloud.
+    /// A cloud without instances.
     #[expect(clippy::expect_used, reason = "only tests use this transport")]
     pub fn new() -> Self {
         let settings =
@@ -192,7 +192,7 @@ impl FakeCloud {
         self.transport.script().calls.clone()
     }
 
-    /// All attachments.
+    /// All attachments, detached ones included.
     pub fn attachments(&self) -> Vec<VnicAttachment> {
         let state = self.transport.emulator.current();
         let all = state.attachments.iter();

@@ -4,21 +4,18 @@ use serde_json::Value;
 
 /// A client of the API.
 pub(crate) trait Client {
-    /// Its name.
     fn name(&self) -> &'static str;
 
     /// Makes a call, once.
     fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Refusal>;
 }
 
-/// An answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) value: Value,
     pub(crate) etag: Option<String>,
 }
 
-/// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,

@@ -5,9 +5,9 @@ use std::path::Path;
 /// A rule of manifests/observability/alerts.yaml.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alert {
-    /// Its name.
+    /// The name of the alert.
     pub name: String,
-    /// Its expression.
+    /// The expression in PromQL.
     pub expression: String,
     /// The section of docs/troubleshoot.md, with the `#`.
     pub section: String,

@@ -18,7 +18,7 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every target.
+/// Every target, in the order in which they run.
 #[must_use]
 pub fn all() -> Vec<Target> {
     vec![

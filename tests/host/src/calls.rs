@@ -13,7 +13,7 @@ use crate::plugin::assert_success;
 /// One system call of a run: the `nth` of that name, among those that `below` does not leave out.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its name.
+    /// The name of the system call.
     pub name: String,
     /// Its number among the calls of that name, from 1.
     pub nth: usize,
@@ -39,7 +39,7 @@ pub enum Fault {
 /// A run that something befell.
 #[derive(Debug)]
 pub struct Traced {
-    /// How it ended.
+    /// The status and the output of the program.
     pub output: Output,
     /// Whether the run came to the call at all: which calls are made depends on what others do at the same time.
     pub hit: bool,

@@ -12,12 +12,12 @@ use vcn::IfName;
 /// Far beyond what anything here takes, on a busy machine, too.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A link's name.
+/// The name of a link, which must be valid.
 pub fn name(text: &str) -> IfName {
     IfName::new(text).unwrap()
 }
 
-/// An address.
+/// An address, which must be valid.
 pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }

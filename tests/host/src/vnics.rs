@@ -14,11 +14,11 @@ const VNICS: u8 = 2;
 /// Which families pools offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Families {
-    /// IPv4 alone.
+    /// Addresses of IPv4 alone.
     V4,
-    /// IPv6 alone.
+    /// Addresses of IPv6 alone.
     V6,
-    /// Both.
+    /// Addresses of both families.
     Dual,
 }
 
@@ -26,7 +26,7 @@ pub enum Families {
 /// `2001:db8:N::2` there, and has a table for each.
 #[derive(Debug)]
 pub struct VnicHost {
-    /// The host's namespace.
+    /// The network namespace of the host.
     pub host: Netns,
     /// The routers'; the links live as long as these.
     pub routers: Vec<Netns>,

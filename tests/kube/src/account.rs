@@ -15,20 +15,20 @@ use anyhow::{Context, Result, anyhow};
 /// A service account by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccount {
-    /// Its namespace.
+    /// The namespace of the account.
     pub namespace: String,
-    /// Its name there.
+    /// The name of the account in its namespace.
     pub name: String,
 }
 
 /// What a token lives and dies with, and names in its claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Nothing.
+    /// A token that no object bounds.
     Nothing,
     /// A pod of the account's namespace; where the pod is on a node, its token names that too.
     Pod(String),
-    /// A node.
+    /// A token that ends with this Node.
     Node(String),
 }
 

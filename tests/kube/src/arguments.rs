@@ -56,7 +56,6 @@ fn free(address: IpAddr) -> Result<SocketAddr> {
     last
 }
 
-/// etcd's arguments.
 pub(crate) fn etcd(folder: &Path, listen: &Listen) -> Vec<String> {
     let (client, peer) = (format!("http://{}", listen.etcd), format!("http://{}", listen.peer));
     vec![
@@ -76,7 +75,6 @@ pub(crate) fn etcd(folder: &Path, listen: &Listen) -> Vec<String> {
     ]
 }
 
-/// kube-apiserver's arguments.
 pub(crate) fn kube_apiserver(folder: &Path, listen: &Listen) -> Vec<String> {
     let path = |name: &str| folder.join(name).display().to_string();
     vec![

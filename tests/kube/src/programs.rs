@@ -31,7 +31,6 @@ pub(crate) struct Site {
     pub(crate) assets: Assets,
     pub(crate) folder: PathBuf,
     pub(crate) listen: Listen,
-    /// As the administrator.
     pub(crate) config: kube::Config,
 }
 

@@ -140,7 +140,7 @@ impl ApiServer {
         Client::try_from(config).with_context(|| format!("make a client of {}", self.url()))
     }
 
-    /// A kubeconfig.
+    /// A kubeconfig file for an identity.
     pub fn kubeconfig(&self, identity: &Identity) -> Result<Kubeconfig> {
         identity.kubeconfig(&self.url(), self.authority())
     }
@@ -193,7 +193,7 @@ impl ApiServer {
         self.programs().signal_api_server(Signal::SIGSTOP)
     }
 
-    /// Ends that.
+    /// Continues the server after a freeze.
     pub fn thaw(&self) -> Result<()> {
         self.programs().signal_api_server(Signal::SIGCONT)
     }
@@ -226,7 +226,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Ends that.
+    /// Removes the throttle of requests.
     pub async fn unthrottle(&self) -> Result<()> {
         let throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner).take();
         match throttle {

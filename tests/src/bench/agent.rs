@@ -167,7 +167,6 @@ impl Process {
         Ok(clock_gettime(clock_getcpuclockid(self.pid)?)?.into())
     }
 
-    /// In KiB.
     fn memory(&self, key: &str) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
         let Some(value) = status.lines().find_map(|line| line.strip_prefix(key)) else { bail!("no {key} in {status}") };

@@ -19,18 +19,15 @@ use super::verb::{self, Run};
 /// The state directory without a listener.
 const ALONE: &str = "alone";
 
-/// Who.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// ptp with host-local, from containernetworking.
     Reference,
-    /// Our plugin.
     Ours,
     /// The bare netlink calls.
     Floor,
     /// The same in a program that starts as the plugin does.
     LeanFloor,
-    /// Nothing at all.
     Empty,
 }
 
@@ -117,17 +114,14 @@ impl Contender {
         matches!(self.kind, Kind::Reference | Kind::Ours)
     }
 
-    /// Attaches a pod.
     pub(crate) fn add(&self, pod: &Pod) -> anyhow::Result<Run> {
         self.run("ADD", pod)
     }
 
-    /// Detaches a pod.
     pub(crate) fn del(&self, pod: &Pod) -> anyhow::Result<Run> {
         self.run("DEL", pod)
     }
 
-    /// Runs one verb.
     pub(crate) fn run(&self, verb: &str, pod: &Pod) -> anyhow::Result<Run> {
         let mut command = Command::new(&self.program);
         command.env_clear();

@@ -7,7 +7,6 @@ use ipam::{BootId, Pools, VnicPool};
 use netlink::Netns;
 use vcn::Family;
 
-/// The node.
 pub(crate) struct Node {
     pub(crate) host: Netns,
     /// The state of all contenders, in memory: none pays for a disk.

@@ -9,7 +9,6 @@ use netlink::{LinkChange, Netns, Socket};
 #[derive(Debug)]
 pub(crate) struct Pod {
     pub(crate) netns: Netns,
-    /// Its container id.
     pub(crate) id: String,
 }
 

@@ -100,7 +100,6 @@ fn program() -> Command {
     command
 }
 
-/// As a user.
 fn run(server: &ApiServer, user: &str, arguments: &[&str]) -> Output {
     let kubeconfig = server.folder().join(format!("{user}.kubeconfig"));
     server.write_kubeconfig(&server.user(user, None).unwrap(), &kubeconfig).unwrap();

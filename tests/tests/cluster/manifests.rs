@@ -71,7 +71,6 @@ fn pod() -> PodSpec {
     pod_of(AGENT)
 }
 
-/// The controller's pod.
 fn deployed() -> PodSpec {
     named::<Deployment>("Deployment", CONTROLLER).spec.unwrap().template.spec.unwrap()
 }

@@ -35,7 +35,6 @@ where
     Client::new(service, "default")
 }
 
-/// An answer.
 pub(crate) fn json(status: u16, body: impl Into<Vec<u8>>) -> Response<Body> {
     let response = Response::builder().status(status).header("content-type", "application/json");
     response.body(Body::from(body.into())).unwrap()

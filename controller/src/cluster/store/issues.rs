@@ -11,9 +11,9 @@ pub struct NodeIssues(BTreeMap<String, Vec<NodeIssue>>);
 /// A problem of one Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIssue {
-    /// A stable word.
+    /// The stable word of the Event.
     pub reason: &'static str,
-    /// For people.
+    /// The text of the Event, for people.
     pub note: String,
     /// When it was first found.
     pub since: Timestamp,

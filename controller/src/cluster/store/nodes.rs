@@ -27,7 +27,7 @@ pub(crate) type NodeObject = Object<NodeSpec, NodeStatus>;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// The machine's identity.
+    /// The cloud's identity of the machine: its instance OCID.
     #[serde(rename = "providerID", deserialize_with = "lenient")]
     pub provider_id: Option<String>,
     /// What keeps pods away.
@@ -42,7 +42,7 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeTaint {
-    /// Its key.
+    /// The key of the taint.
     pub key: String,
 }
 
@@ -82,7 +82,7 @@ pub struct NodeStatus {
 pub struct NodeInfo {
     /// The runtime with its version.
     pub container_runtime_version: String,
-    /// The machine's boot.
+    /// The id of the machine's boot.
     #[serde(rename = "bootID")]
     pub boot_id: String,
 }
@@ -131,7 +131,7 @@ pub struct NodeView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Labels(Box<str>);
 
-/// All known Nodes.
+/// All known Nodes, by name and by instance.
 #[derive(Debug, Default)]
 pub struct Nodes {
     nodes: HashMap<String, Arc<NodeView>>,
@@ -330,7 +330,7 @@ impl Nodes {
         BTreeSet::from([instance])
     }
 
-    /// The complete list.
+    /// Takes a complete list, in place of what was known.
     pub fn replace(&mut self, all: Vec<NodeView>) -> BTreeSet<Ocid> {
         let mut gone: BTreeSet<String> = self.nodes.keys().cloned().collect();
         let mut touched = BTreeSet::new();

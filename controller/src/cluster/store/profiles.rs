@@ -48,7 +48,7 @@ impl Profiles {
         self.unreadable.remove(name);
     }
 
-    /// The complete list.
+    /// Takes a complete list, in place of what was known.
     pub fn replace(&mut self, all: Vec<Received<VnicProfile>>) {
         *self = Self::default();
         all.into_iter().for_each(|object| self.apply(object));

@@ -15,7 +15,6 @@ use tokio::time::{sleep, timeout};
 
 /// The longest token that is checked, in bytes; one of a ServiceAccount has about 1,000.
 const TOKEN_MAX: usize = 8 * 1024;
-/// For one check.
 const REVIEW: Duration = Duration::from_secs(10);
 /// After a refusal: processes of this host must not use up the API server's time.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);

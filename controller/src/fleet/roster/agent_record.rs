@@ -63,7 +63,6 @@ impl AgentRecord {
         }
     }
 
-    /// Records an answer.
     pub(super) fn answer(&mut self, answer: Answer, now: Instant) {
         self.answered = Some(now);
         (self.failures, self.error) = (0, None);
@@ -135,7 +134,6 @@ impl AgentRecord {
         }
     }
 
-    /// What is judged.
     pub(super) fn facts(&self, now: Instant, bound: Duration) -> AgentFacts<'_> {
         let is_failing = self.is_failing();
         match &self.summary {
@@ -145,7 +143,6 @@ impl AgentRecord {
         }
     }
 
-    /// What is shown.
     pub(super) fn shown(&self, name: &str, now: Instant, bound: Duration) -> FleetNode {
         FleetNode {
             name: name.to_owned(),

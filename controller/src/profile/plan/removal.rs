@@ -27,7 +27,6 @@ pub(crate) struct DeletionGrace<'a> {
 /// What happens to the objects that no profile requests.
 #[derive(Debug, Default)]
 pub(super) struct Removals<'a> {
-    /// The deletions now.
     pub(super) steps: Vec<Step>,
     /// The deletions after the grace period, if nothing changes.
     pub(super) later: Vec<Step>,

@@ -26,9 +26,7 @@ pub(crate) enum VnicProblem {
 }
 
 impl State {
-    /// Nothing is missing.
     pub(crate) const READY: Self = Self { attached: true, ready: true, trouble: None };
-    /// Nothing exists yet.
     pub(crate) const ABSENT: Self = Self { attached: false, ready: false, trouble: None };
 
     /// Like ABSENT, with the reason.

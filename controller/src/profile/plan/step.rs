@@ -11,30 +11,30 @@ use crate::profile::select::from_template::TemplateObject;
 /// One write. The order does not matter: each is about another object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Deletes an object.
+    /// Deletes an object that no profile needs.
     Delete {
-        /// Which.
+        /// The object to delete.
         object: Target,
-        /// Why.
+        /// The reason for the deletion.
         why: RemovalReason,
     },
     /// Deletes an object that is to be created again: an immutable field of its template changed.
     Replace {
-        /// Which.
+        /// The object to delete.
         object: Target,
-        /// What changed.
+        /// The fields that cannot be changed.
         fields: Vec<&'static str>,
-        /// Its new content.
+        /// The content of the new object.
         stamp: TemplateObject,
     },
-    /// Updates an object.
+    /// Updates an object to the template of its profile.
     Update {
-        /// Its new content.
+        /// The content that the object gets.
         stamp: TemplateObject,
-        /// What changed.
+        /// The fields that differ.
         fields: Vec<&'static str>,
     },
-    /// Creates an object.
+    /// Creates an object from the template of its profile.
     Create(TemplateObject),
     /// Sets the finalizer of a profile, before its first object is created.
     AddFinalizer(Profile),
@@ -45,22 +45,22 @@ pub enum Step {
 /// The one object that a deletion means, as read: not another one of its name, nor one that a user has taken over since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// Its uid.
+    /// The uid of the object that was read.
     pub uid: Option<String>,
-    /// Its version.
+    /// The resource version that was read.
     pub version: Option<String>,
 }
 
 /// A profile in the version that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Its name.
+    /// The name of the profile.
     pub name: String,
-    /// Its version.
+    /// The resource version that was read.
     pub version: Option<String>,
-    /// Its finalizers.
+    /// All finalizers of the profile.
     pub finalizers: Vec<String>,
 }
 
@@ -152,7 +152,7 @@ impl fmt::Display for Origin<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::plan::step::Action;
+    use crate::attachment::step::Action;
 
     #[test]
     fn finalizer_steps_have_the_kinds_of_attachments() {

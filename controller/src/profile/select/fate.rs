@@ -19,9 +19,9 @@ pub enum RemovalReason {
     NotInProfile(String),
     /// Its profile no longer selects its node, and the grace period is over.
     NotForNode {
-        /// The profile.
+        /// The profile that does not match the node.
         profile: String,
-        /// The node.
+        /// The node of the object.
         node: String,
     },
     /// Its instance is terminated, and the Node is gone.
@@ -42,7 +42,6 @@ pub(crate) enum Fate<'a> {
     GoesLater(RemovalReason),
 }
 
-/// Decides for one.
 pub(crate) fn fate<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> Fate<'a> {
     let Some(profile) = profile_of(object) else { return Fate::Stays };
     // A deleted profile exists until its objects are gone, because of our finalizer.

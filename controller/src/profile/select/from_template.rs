@@ -13,9 +13,9 @@ pub use crate::cluster::stamp::{object_name, profile_of};
 /// A VnicAttachment that a profile wants on a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateObject {
-    /// The object's name.
+    /// The name of the VnicAttachment.
     pub name: String,
-    /// The profile's name.
+    /// The name of the VnicProfile.
     pub profile: String,
     /// The node's name, for people: the object does not contain it.
     pub node: String,
@@ -28,7 +28,6 @@ pub struct TemplateObject {
 /// How an existing object compares with its stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// It matches.
     None,
     /// These fields can be changed.
     Changeable(Vec<&'static str>),

@@ -11,7 +11,6 @@ use crate::cluster::store::{NodePools, NodeView, Store};
 /// A snapshot of the cluster: each list is complete, and as old as its watch is behind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
-    /// All readable VnicProfiles.
     pub profiles: Vec<Arc<VnicProfile>>,
     /// The names of the unreadable ones.
     pub unreadable_profiles: BTreeSet<String>,

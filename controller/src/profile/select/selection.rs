@@ -62,7 +62,6 @@ pub(crate) enum InactiveReason {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub(crate) struct NodeProblem<'a> {
     pub node: &'a str,
-    /// A stable reason.
     pub reason: &'static str,
     pub note: String,
 }

@@ -46,13 +46,11 @@ struct Scene<'c> {
     agents: Vec<FakeAgent>,
 }
 
-/// The result.
 pub(crate) struct Outcome {
     /// The first part that failed.
     pub(crate) missing: Option<&'static str>,
     /// The duration of the slowest successful part.
     pub(crate) slowest: Duration,
-    /// The controller's log.
     pub(crate) log: String,
 }
 

@@ -70,7 +70,6 @@ pub(crate) async fn longest(limit: usize, accepts: impl AsyncFn(usize) -> kube::
     fits
 }
 
-/// All possible statuses.
 pub(crate) fn verdicts() -> [AttachmentStatus; 3] {
     let attached = AttachmentStatus { ready: Some(refused(Reason::NotAuthorizedOrNotFound)), ..in_order() };
     let not = AttachmentStatus {
@@ -96,7 +95,6 @@ pub(crate) async fn stored(name: &str) -> String {
     String::from_utf8(ApiServer::shared().unwrap().stored(&key).await.unwrap().unwrap()).unwrap()
 }
 
-/// The writer.
 pub(crate) fn as_the_controller(client: Client) -> KubeObjects {
     let pod_networks = KubePodNetworks::new(&client, Arc::default());
     KubeObjects::new(client, pod_networks)

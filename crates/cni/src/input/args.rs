@@ -13,11 +13,11 @@ const IGNORE_UNKNOWN: &str = "IgnoreUnknown";
 /// CNI_ARGS as found. Unknown keys are refused unless `IgnoreUnknown` says otherwise, as the reference library does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args {
-    /// K8S_POD_NAMESPACE.
+    /// K8S_POD_NAMESPACE: the namespace of the pod.
     pub pod_namespace: Option<String>,
-    /// K8S_POD_NAME.
+    /// K8S_POD_NAME: the name of the pod.
     pub pod_name: Option<String>,
-    /// K8S_POD_UID.
+    /// K8S_POD_UID: the uid of the pod.
     pub pod_uid: Option<String>,
     /// IP: an address for the interface.
     pub ip: Option<String>,

@@ -49,7 +49,7 @@ const CALLERS_KEYS: [&str; 16] = [
 pub struct Config {
     /// cniVersion: results are written in it.
     pub version: Version,
-    /// name: the network.
+    /// `name`: the name of the network.
     pub name: NetworkName,
     /// dns, as far as it was sound.
     pub dns: Dns,
@@ -117,7 +117,6 @@ impl Config {
         Ok(Self { version, name, dns, prev_result, disable_gc, raw: document })
     }
 
-    /// The optional fields.
     fn optional(document: &Value, version: Version) -> Result<(Dns, Option<PrevResult>), Error> {
         field::string("type", document.get("type"))?;
         field::object("runtimeConfig", document.get("runtimeConfig"))?;

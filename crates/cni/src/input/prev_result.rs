@@ -7,7 +7,7 @@ use vcn::Mtu;
 
 use crate::{Dns, Interface, Ip, Route, Success, Version};
 
-/// A previous result.
+/// The result of the plugin before this one in the chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrevResult {
     /// The configuration's version: additions are written in it.
@@ -35,7 +35,7 @@ impl PrevResult {
         self.push("interfaces", json!(Interface { mtu, ..interface.clone() }))
     }
 
-    /// Appends an address.
+    /// Appends an address to the result that the next plugin gets.
     pub fn add_ip(&mut self, ip: Ip) {
         self.push("ips", json!(ip));
     }

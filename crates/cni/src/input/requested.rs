@@ -15,7 +15,7 @@ use crate::{Args, Config, Error, ErrorCode};
 /// A field that requests something for the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedField {
-    /// What it requests.
+    /// The feature that the field requests.
     pub kind: RequestedKind,
     /// Its path, for messages.
     pub key: &'static str,
@@ -26,7 +26,7 @@ pub struct RequestedField {
 /// What a field requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedKind {
-    /// Addresses.
+    /// Certain addresses for the pod.
     Addresses,
     /// A MAC of this interface.
     Mac,

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-/// This process's stdout.
 #[derive(Debug)]
 pub(crate) struct Stdout;
 

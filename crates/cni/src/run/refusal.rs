@@ -8,17 +8,17 @@ use crate::{Args, Config, ContainerId, Environment, Error, NetworkName, Verb};
 /// A call whose variables or configuration were wrong. Everything that was sound is here.
 #[derive(Clone, Debug)]
 pub struct Refusal<'a> {
-    /// What is answered.
+    /// The error that the runtime gets.
     pub error: &'a Error,
-    /// CNI_COMMAND.
+    /// CNI_COMMAND, if it is an operation of the specification.
     pub verb: Option<Verb>,
-    /// CNI_CONTAINERID.
+    /// CNI_CONTAINERID, if it is valid.
     pub container_id: Option<ContainerId>,
-    /// CNI_IFNAME.
+    /// CNI_IFNAME, if it is valid.
     pub ifname: Option<IfName>,
-    /// CNI_ARGS.
+    /// CNI_ARGS, as far as they are valid.
     pub args: Args,
-    /// The network's name.
+    /// The name of the network, if the configuration has a valid one.
     pub network: Option<NetworkName>,
     /// The configuration, if it was read and is an object.
     pub document: Option<Value>,

@@ -17,7 +17,6 @@ pub(crate) struct Conf {
     pub(crate) mtu: Option<u32>,
     /// Fail with this code.
     fail: Option<u32>,
-    /// Panic.
     #[serde(default)]
     panic: bool,
 }

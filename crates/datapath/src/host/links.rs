@@ -11,16 +11,16 @@ use vcn::{IfName, LINK_ALIAS_PREFIX, LinkKindName, MacAddr, MachineKind, VlanTag
 pub enum Placement {
     /// It is this device already.
     Device {
-        /// The device.
+        /// The device that is the VNIC.
         link: IfName,
     },
     /// We make this VLAN link.
     Vlan {
         /// Its name: `nic<port index>.<tag>`, short and independent of the port's name.
         link: IfName,
-        /// The physical port.
+        /// The physical port below the VLAN link.
         parent: IfName,
-        /// The tag.
+        /// The VLAN tag of the VNIC.
         tag: VlanTag,
     },
 }
@@ -54,7 +54,7 @@ pub enum LinkError {
         mac.map_or_else(|| "(unknown, because the metadata service lists no VNIC without VLAN tag there)".to_owned(), |mac| mac.to_string())
     )]
     NoPort {
-        /// The port's index.
+        /// The index of the port that the metadata names.
         nic_index: u8,
         /// Its Ethernet address, where an untagged VNIC tells it.
         mac: Option<MacAddr>,
@@ -64,11 +64,11 @@ pub enum LinkError {
     /// Bare metal: another program has a link with the VNIC's tag.
     #[error("VLAN tag {tag} of port {parent} is taken by link {holder} of another program, until you remove that link")]
     TagTaken {
-        /// The tag.
+        /// The VLAN tag of the VNIC.
         tag: VlanTag,
-        /// The physical port.
+        /// The physical port below the VLAN link.
         parent: IfName,
-        /// The other link.
+        /// The link that has the tag.
         holder: IfName,
     },
     /// Bare metal: another program has a link of the name that the VNIC's would have.
@@ -77,7 +77,7 @@ pub enum LinkError {
          you remove or rename it"
     )]
     NameTaken {
-        /// The link.
+        /// The link that has the name of ours.
         link: IfName,
     },
 }

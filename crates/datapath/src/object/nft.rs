@@ -12,7 +12,6 @@ pub struct NftTables {
 }
 
 impl NftTables {
-    /// The desired ones.
     pub(crate) fn new(tables: Vec<Table>) -> Self {
         let rules = tables.iter().flat_map(|table| &table.chains).flat_map(|Chain { rules, .. }| rules);
         Self { texts: rules.map(|rule| rule.comment.clone()).collect(), tables }

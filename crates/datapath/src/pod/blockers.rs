@@ -12,7 +12,7 @@ use crate::host::link_local;
 use crate::object::is_link_local;
 use crate::{Error, Place, Places};
 
-/// One cause.
+/// One cause for which packets of pods do not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
     /// The VNIC's link has no carrier.

@@ -8,7 +8,7 @@ use crate::{Change, Failure, NeighbourSpec, Object, Place, Places, Snapshot, Ste
 /// One of our rules or proxy neighbours, for an address without a route to a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// The address.
+    /// The address that no recorded pod has.
     pub address: IpAddr,
     /// The step that removes it.
     pub step: Step,

@@ -16,11 +16,11 @@ use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, SysctlS
 /// The VNIC that carries one of a pod's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uplink {
-    /// Its link.
+    /// The link of the VNIC.
     pub link: IfName,
     /// The Ethernet address of the link, if known.
     pub mac: Option<MacAddr>,
-    /// Its table.
+    /// The routing table of the VNIC.
     pub table: TableId,
     /// Its virtual router; its family is the uplink's.
     pub router: IpAddr,

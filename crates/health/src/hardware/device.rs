@@ -30,7 +30,7 @@ pub struct FaultyDevice {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Device {
-    /// Its PCI address.
+    /// The device's PCI address.
     pub address: String,
     /// Whether it is a GPU; otherwise it is a port of the RDMA network.
     pub is_gpu: bool,
@@ -117,7 +117,7 @@ impl FaultyDevice {
         }
     }
 
-    /// In a line.
+    /// The device and its fault, in one line.
     pub fn describe(&self) -> String {
         let parts = [self.address.as_str(), &self.state, self.need().unwrap_or_default()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")

@@ -42,7 +42,7 @@ pub struct Events {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// What wrote them.
+    /// The driver or subsystem that wrote the messages.
     pub subsystem: Subsystem,
     /// Empty where they name none.
     pub device: String,
@@ -60,7 +60,7 @@ pub struct Event {
     pub first: f64,
     /// When it occurred last.
     pub last: f64,
-    /// The first message.
+    /// The text of the first message.
     pub text: String,
 }
 
@@ -71,7 +71,7 @@ pub struct Problem {
     pub subsystem: Subsystem,
     /// Empty where no message names one.
     pub device: String,
-    /// Of the worst.
+    /// The level of the worst event.
     pub level: FaultLevel,
     /// The driver's own verdict, or what the worst takes.
     pub advice: Advice,
@@ -94,7 +94,7 @@ impl Events {
         self.newest
     }
 
-    /// All of them.
+    /// All events, the oldest first.
     pub fn all(&self) -> &[Event] {
         &self.events
     }

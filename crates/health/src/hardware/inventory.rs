@@ -29,7 +29,6 @@ const MAX_FUNCTIONS: usize = 2048;
 /// What a node has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inventory {
-    /// The node's shape.
     pub(crate) shape: String,
     /// Its row in the table.
     pub(crate) row: Option<&'static Shape>,
@@ -44,16 +43,13 @@ pub(crate) struct Inventory {
 /// A GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gpu {
-    /// Where it is.
     pub(crate) address: PciAddress,
-    /// Its maker.
     pub(crate) vendor: u16,
 }
 
 /// A function of a network adapter that has an InfiniBand device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adapter {
-    /// Where it is.
     pub(crate) address: PciAddress,
     /// Its device, such as `mlx5_3`.
     pub(crate) device: String,

@@ -21,7 +21,7 @@ use crate::kernel_log::Record;
 /// What a message says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What wrote it.
+    /// The driver or subsystem that wrote the message.
     pub subsystem: Subsystem,
     /// The code of the cause, such as `79` or `EDAC_UE`; empty where the message is of no interest.
     pub code: String,
@@ -41,17 +41,17 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subsystem {
-    /// NVIDIA's GPU driver.
+    /// The GPU driver of NVIDIA.
     Nvidia,
     /// NVIDIA's driver of NVSwitches.
     Nvswitch,
-    /// AMD's GPU driver.
+    /// The GPU driver of AMD.
     Amdgpu,
     /// The driver of NVIDIA's network adapters.
     Mlx5,
-    /// PCI Express.
+    /// The PCI Express bus.
     Pcie,
-    /// Disks.
+    /// Disks and their controllers.
     Storage,
     /// Memory, processors, and anything else.
     #[default]
@@ -62,7 +62,7 @@ pub enum Subsystem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FaultLevel {
-    /// Of interest only.
+    /// Of interest, but not a fault.
     Info,
     /// The device works, with less or not for long.
     Warning,
@@ -193,7 +193,6 @@ impl Finding {
         }
     }
 
-    /// A fault.
     fn fault(subsystem: Subsystem, code: &str, level: FaultLevel, advice: Advice) -> Self {
         Self { subsystem, code: code.to_owned(), level, advice, is_fault: true, ..Self::nothing("") }
     }

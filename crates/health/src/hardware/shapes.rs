@@ -12,9 +12,9 @@ use super::pci::PciAddress;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Shape {
-    /// Their names.
+    /// The names of the shapes that are alike.
     pub shapes: Vec<String>,
-    /// Their GPUs.
+    /// The GPUs that such an instance has.
     pub gpus: Option<GpuRow>,
     /// The functions of their RDMA network.
     pub rdma: Option<RdmaRow>,
@@ -34,7 +34,7 @@ pub struct GpuRow {
     /// The maker's PCI number.
     #[serde(deserialize_with = "hexadecimal")]
     pub vendor: u16,
-    /// Where they are.
+    /// The PCI addresses of the GPUs.
     #[serde(default, deserialize_with = "addresses")]
     pub at: Vec<PciAddress>,
     /// How many there are, where the addresses are not known.
@@ -78,7 +78,7 @@ impl Shape {
 }
 
 impl GpuRow {
-    /// How many.
+    /// The number of GPUs that such an instance has.
     pub fn expected(&self) -> usize {
         self.count.max(self.at.len())
     }

@@ -3,7 +3,7 @@
 /// A limit that can be raised without harm: it costs only memory that is in use.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Its name.
+    /// The name of the limit, as in rules.
     pub name: &'static str,
     /// The settings below /proc/sys. A signal does not say which family is full, so each of them is raised, from its own value.
     pub settings: &'static [&'static str],
@@ -11,13 +11,12 @@ pub struct Limit {
     pub(super) used: &'static str,
     /// The signal of what is lost when it is used up.
     pub(super) lost: &'static str,
-    /// Never higher.
     pub(super) cap: u64,
     /// Bytes of memory for each, which may take 2 % of the memory.
     pub(super) bytes: u64,
 }
 
-/// All of them.
+/// All limits that can be raised.
 pub const LIMITS: &[Limit] = &[
     Limit {
         name: "connections",

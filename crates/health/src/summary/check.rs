@@ -24,7 +24,7 @@ pub struct Check {
     /// What the agent does about it, if the controller permits.
     #[serde(default, skip_serializing_if = "Action::is_report")]
     pub action: Action,
-    /// State and effect.
+    /// The state and its effect.
     pub message: String,
     /// The devices that it is about, where it is about devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

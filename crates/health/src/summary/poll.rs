@@ -9,7 +9,7 @@ pub const RULES_PATH: &str = "/v1/rules";
 /// The longest name of a runtime.
 const RUNTIME_MAX: usize = 32;
 
-/// The query.
+/// The query of a request for a summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PollQuery {
     /// Whether the agent may repair on this node for a few minutes.

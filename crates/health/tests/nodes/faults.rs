@@ -84,12 +84,10 @@ fn real_kernel_whose_gpu_works_has_no_problem_but_what_is_missing() {
     assert_eq!(&names(&of_the_kernel) - &healthy, names(&[]), "{report:?}");
 }
 
-/// A fault.
 pub(crate) struct Fault {
     pub(crate) node: fn() -> Node,
     /// Done before each sample.
     pub(crate) inject: fn(&mut Node),
-    /// What it raises.
     pub(crate) signals: &'static [&'static str],
     /// What the evidence of the first names.
     pub(crate) evidence: &'static str,

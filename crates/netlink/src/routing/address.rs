@@ -20,7 +20,7 @@ const RTM_GETADDR: u16 = 22;
 /// An address on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The link's index.
+    /// The index of the link that has it.
     pub index: u32,
     /// The address and its prefix length.
     pub address: IpNetwork,

@@ -40,7 +40,7 @@ pub struct Link {
     pub mac: Option<MacAddr>,
     /// The Ethernet address that its driver calls permanent. No user can change it; virtual links have none.
     pub permanent_mac: Option<MacAddr>,
-    /// Its MTU.
+    /// The MTU of the link, in bytes.
     pub mtu: Mtu,
     /// The length of its transmit queue, in packets.
     pub queue_length: u32,

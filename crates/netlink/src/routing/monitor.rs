@@ -26,7 +26,6 @@ const GROUPS: [u32; 9] = [
     libc::RTNLGRP_IPV6_NETCONF,
 ];
 
-/// linux/netconf.h
 const NETCONFA_IFINDEX: u16 = 1;
 
 /// A subscription, in the network namespace where it was opened. Reading never blocks.
@@ -35,16 +34,16 @@ pub struct Monitor {
     subscription: Subscription,
 }
 
-/// One event.
+/// One event of the kernel's routing groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A link appeared, changed or went.
     Link(Change, Link),
-    /// An address.
+    /// An address came, changed or went.
     Address(Change, Address),
-    /// A route.
+    /// A route came, changed or went.
     Route(Change, Route),
-    /// A rule.
+    /// A rule came or went.
     Rule(Change, Rule),
     /// A setting of a link or of all of them was written, by any program, in /proc/sys or otherwise: forwarding, rp_filter, proxies.
     Setting,
@@ -52,12 +51,12 @@ pub enum Event {
     Overrun,
 }
 
-/// What happened.
+/// What happened to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is new, or not as before.
     Present,
-    /// It is gone.
+    /// The object was deleted.
     Gone,
 }
 

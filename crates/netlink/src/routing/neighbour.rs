@@ -23,10 +23,10 @@ const RTM_DELNEIGH: u16 = 29;
 const RTM_GETNEIGH: u16 = 30;
 const NDA_PROTOCOL: u16 = 12;
 
-/// A neighbour entry.
+/// An entry of the neighbour table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Neighbour {
-    /// The link's index.
+    /// The index of the link on which it is.
     pub index: u32,
     /// The neighbour's IP address.
     pub address: IpAddr,
@@ -45,14 +45,14 @@ pub struct Neighbour {
 pub struct NeighbourFilter {
     /// Of this family; both when `None`.
     pub family: Option<Family>,
-    /// On this link.
+    /// Only entries on the link with this index.
     pub index: Option<u32>,
     /// Proxy entries instead of others.
     pub proxy: bool,
 }
 
 impl Neighbour {
-    /// A permanent entry.
+    /// An entry that the kernel never removes by itself.
     pub const fn permanent(index: u32, address: IpAddr, mac: MacAddr) -> Self {
         Self { index, address, mac: Some(mac), proxy: false, permanent: true, protocol: None }
     }

@@ -40,7 +40,7 @@ pub struct Route {
     pub destination: IpNetwork,
     /// What it does with a packet.
     pub kind: RouteKind,
-    /// The next hop.
+    /// The next hop; none on the link itself.
     pub gateway: Option<IpAddr>,
     /// The outgoing link's index; 0 of a route that leads nowhere.
     pub oif: u32,
@@ -52,7 +52,7 @@ pub struct Route {
     pub onlink: bool,
     /// IPv4: the destination is on the link itself. IPv6 has no such notion; read back it is always false.
     pub scope_link: bool,
-    /// Who made it.
+    /// The number of the program that made it.
     pub protocol: u8,
     /// The metric, as given: IPv6's default of 1024 is read back as `None`. [`Route::metric`] orders routes.
     pub priority: Option<u32>,
@@ -66,12 +66,12 @@ pub struct Route {
 /// What a route does with a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RouteKind {
-    /// Sends it on.
+    /// Sends the packet to the next hop.
     #[default]
     Unicast,
     /// Delivers it to this host.
     Local,
-    /// Drops it silently.
+    /// Drops the packet without an error.
     Blackhole,
     /// Answers "host unreachable".
     Unreachable,
@@ -86,7 +86,7 @@ pub enum RouteKind {
 /// Which routes to list. The kernel leaves out the others, so a filter makes a list cheap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteFilter {
-    /// Of this family.
+    /// Only routes of this family.
     pub family: Family,
     /// In this table; all tables when `None`.
     pub table: Option<TableId>,
@@ -131,7 +131,7 @@ impl Route {
         }
     }
 
-    /// The family.
+    /// The family of its destination.
     pub fn family(&self) -> Family {
         Family::of(self.destination.ip())
     }

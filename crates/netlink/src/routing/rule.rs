@@ -41,9 +41,9 @@ pub struct Rule {
     pub family: Family,
     /// When it is asked: lower is earlier.
     pub priority: Priority,
-    /// Packets from here.
+    /// Selects packets from this network.
     pub from: Option<IpNetwork>,
-    /// Packets to here.
+    /// Selects packets to this network.
     pub to: Option<IpNetwork>,
     /// Packets of this mark.
     pub fwmark: Option<Mark>,
@@ -54,7 +54,7 @@ pub struct Rule {
     /// A route of a prefix this long or shorter counts as not found, unless it refuses packets (blackhole, unreachable,
     /// prohibit). Deleting ignores it.
     pub suppress: Option<u32>,
-    /// Who made it.
+    /// The number of the program that made it.
     pub protocol: u8,
     /// Read only: it is for all packets but those of its selector.
     pub inverted: bool,
@@ -71,7 +71,7 @@ pub enum RuleAction {
     /// Routes them by its table.
     #[default]
     Lookup,
-    /// Drops them silently.
+    /// Drops the packets without an error.
     Blackhole,
     /// Answers "host unreachable".
     Unreachable,

@@ -25,7 +25,6 @@ pub struct Socket {
 pub(crate) enum Write {
     /// It must be new.
     Add(u16),
-    /// New or not.
     Replace(u16),
     /// It must exist (changes and deletions).
     Existing(u16),

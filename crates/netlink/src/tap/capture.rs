@@ -27,7 +27,7 @@ pub struct CaptureTap {
 pub struct CapturedPacket<'a> {
     /// When the kernel saw it, since 1970.
     pub time: Duration,
-    /// The link's index.
+    /// The index of the link that it passed.
     pub index: u32,
     /// The link's kind (ARPHRD_…).
     pub hardware: u16,
@@ -41,7 +41,7 @@ pub struct CapturedPacket<'a> {
     pub protocol: u16,
     /// Its length on the link, without the link's header.
     pub length: u32,
-    /// Its first bytes.
+    /// The first bytes of the packet.
     pub bytes: &'a [u8],
 }
 

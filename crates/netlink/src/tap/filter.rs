@@ -21,7 +21,7 @@ const FRAGMENT_OFFSET: u32 = 0x1fff;
 /// Which packets a [`CaptureTap`](super::CaptureTap) delivers; all by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFilter {
-    /// One protocol only.
+    /// Only packets of this protocol.
     pub protocol: Option<PacketProtocol>,
     /// From or to this address.
     pub host: Option<IpAddr>,
@@ -32,13 +32,13 @@ pub struct PacketFilter {
 /// A protocol that a filter knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketProtocol {
-    /// TCP.
+    /// TCP of either family.
     Tcp,
-    /// UDP.
+    /// UDP of either family.
     Udp,
-    /// ICMP and ICMPv6.
+    /// ICMP, and ICMPv6 with neighbour discovery.
     Icmp,
-    /// ARP.
+    /// ARP, which has no addresses of IP.
     Arp,
 }
 

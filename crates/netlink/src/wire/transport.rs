@@ -190,7 +190,6 @@ impl Transport {
         self.sent.clear();
     }
 
-    /// The send buffer.
     pub(crate) fn appended(&self) -> &[u8] {
         &self.sent
     }

@@ -37,19 +37,19 @@ pub enum ProbeError {
     /// No request of this version.
     #[error("the request cannot be read: {0}")]
     Unreadable(String),
-    /// Another version.
+    /// The request has another version of the protocol.
     #[error("the request has version {0}, not {PROBE_VERSION}: update the agent or the controller")]
     Version(u8),
     /// A number out of bounds.
     #[error("{field} is {value}, not {least} to {most}")]
     OutOfBounds {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         value: u64,
-        /// The least.
+        /// The least permitted value.
         least: u64,
-        /// The most.
+        /// The largest permitted value.
         most: u64,
     },
     /// A text that is too long or has forbidden characters.
@@ -58,7 +58,7 @@ pub enum ProbeError {
     /// A field that the kind needs or does not have.
     #[error("{0} does not fit the kind of probe")]
     Unfit(&'static str),
-    /// A forbidden target.
+    /// Probes to this address are forbidden.
     #[error("{0} is never probed: loopback, link-local, multicast and the metadata service are excluded")]
     Forbidden(IpAddr),
 }

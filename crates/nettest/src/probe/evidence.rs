@@ -23,7 +23,7 @@ pub struct Evidence {
     pub source_requested: bool,
     /// Where the probes start.
     pub source: Party,
-    /// Where they go.
+    /// The party to which the probes go.
     pub target: Party,
     /// The service, where the target is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,12 +57,12 @@ pub struct Party {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trial {
-    /// What was changed.
+    /// The change from the first probe.
     pub change: Change,
     /// Which of several neighbours sent it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub neighbour: Option<u8>,
-    /// The result.
+    /// The result of the changed probe.
     pub tally: Tally,
     /// Packets of it that came in at the target's VNIC, if its agent watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub enum Change {
     OwnAddress,
     /// One request per second.
     SlowRate,
-    /// DNS over TCP.
+    /// The lookup was repeated over TCP.
     OverTcp,
 }
 

@@ -63,7 +63,7 @@ pub struct Received {
 pub struct Tally {
     /// Probes sent, or attempted.
     pub sent: u16,
-    /// Probes answered.
+    /// The number of probes that were answered.
     pub received: u16,
     /// The most frequent failure of the others.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,7 +118,7 @@ pub struct ObservedRoute {
     pub device: String,
     /// The link that has the source address.
     pub expected: String,
-    /// The next hop.
+    /// The next hop; none on the link itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
 }
@@ -127,7 +127,7 @@ pub struct ObservedRoute {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taps {
-    /// Those that left.
+    /// Packets of the probe that left the host.
     pub out: TapCount,
     /// Those that came in, before netfilter.
     #[serde(rename = "in")]
@@ -140,7 +140,7 @@ pub struct Taps {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TapCount {
-    /// How many.
+    /// The number of packets.
     pub packets: u32,
     /// The link of the last one.
     pub device: String,
@@ -159,16 +159,16 @@ pub struct HostState {
     /// Entries of the neighbour table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<u64>,
-    /// Its limit.
+    /// The limit of the neighbour table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbour_limit: Option<u64>,
     /// Entries that it could not take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbour_overflows: Option<u64>,
-    /// Tracked connections.
+    /// The number of tracked connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u64>,
-    /// Their limit.
+    /// The limit of tracked connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_limit: Option<u64>,
     /// Packets dropped because the table of connections was full.

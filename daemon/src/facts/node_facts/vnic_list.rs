@@ -15,7 +15,7 @@ use crate::facts::refused;
 /// What a list of VNICs lacks of what was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedItem<'a> {
-    /// A VNIC.
+    /// A VNIC of the metadata's list.
     Vnic(&'a Vnic),
     /// A family of a VNIC that is listed.
     Family(&'a Ocid, Family),

@@ -31,7 +31,6 @@ pub(super) struct ReportedEvent {
     pub(super) reported_unix_millis: u64,
 }
 
-/// A due Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
     /// The condition is raised, and `others` with its reason are not reported.

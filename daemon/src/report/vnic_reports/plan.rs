@@ -26,7 +26,6 @@ pub(super) struct WrittenReport {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Report {
-    /// The VnicAttachment's name.
     pub(super) object: String,
     pub(super) uid: String,
     pub(super) node: NodeReport,

@@ -20,7 +20,7 @@ pub struct PolicySetting {
     pub before: String,
     /// The value that the kernel has after the change: a kernel may round what the policy names.
     pub set: String,
-    /// Which policy.
+    /// The policy that set the value.
     pub mark: PolicyMark,
 }
 
@@ -28,7 +28,7 @@ pub struct PolicySetting {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PolicyMark {
-    /// Its uid.
+    /// The uid of the NodePolicy.
     pub policy: String,
     /// The uid of its cluster.
     pub cluster: String,

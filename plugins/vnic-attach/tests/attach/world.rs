@@ -16,7 +16,6 @@ pub(crate) const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 /// Addresses outside of all subnets: behind each router.
 pub(crate) const OUTSIDE: [&str; 2] = ["203.0.113.7", "2001:db8:ffff::7"];
 
-/// And the host's.
 pub(crate) const HOST: [&str; 2] = ["198.51.100.9", "2001:db8:fffe::9"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@ use vcn::Family;
 
 use super::report;
 
-/// As shipped.
 const MANIFESTS: [&str; 5] = [
     include_str!("../../../../manifests/base/namespace.yaml"),
     include_str!("../../../../manifests/base/crds.yaml"),

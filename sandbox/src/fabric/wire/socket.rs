@@ -26,7 +26,6 @@ const ETHERTYPE_8021Q: [u8; 2] = 0x8100_u16.to_be_bytes();
 /// `struct tpacket_auxdata`: the tag comes after three 32-bit and two 16-bit fields (linux/if_packet.h).
 const AUX_TCI_AT: usize = 16;
 
-/// A receive buffer.
 #[derive(Debug)]
 pub(super) struct Frames(Vec<u8>);
 
@@ -36,7 +35,6 @@ impl Default for Frames {
     }
 }
 
-/// The socket.
 #[derive(Debug)]
 pub(super) struct PacketSocket(OwnedFd);
 

@@ -20,7 +20,7 @@ pub struct ApiFault {
     sum: f64,
 }
 
-/// Kinds of faults.
+/// The kinds of faults that the API can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiFaultKind {
     /// Refuses, and does nothing.

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use hyper::{HeaderMap, Method};
 use serde_json::{Map, Value, json};
 
-/// A whole request.
 #[derive(Debug)]
 pub(in crate::oci) struct Request {
     pub(in crate::oci) method: Method,
     pub(in crate::oci) path: String,
-    /// Unescaped.
     pub(in crate::oci) query: BTreeMap<String, String>,
     /// Path and query as they were sent.
     pub(in crate::oci) target: String,

@@ -76,7 +76,6 @@ pub(in crate::oci) struct Route {
     pub(in crate::oci) operation: Operation,
     /// The OCID in the path.
     pub(in crate::oci) id: String,
-    /// Of address operations.
     pub(in crate::oci) family: Family,
 }
 

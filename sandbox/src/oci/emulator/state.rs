@@ -59,7 +59,6 @@ pub(in crate::oci) struct AgentPluginState {
 /// Maintenance of an instance.
 #[derive(Clone, Debug)]
 pub(in crate::oci) struct Maintenance {
-    /// The instance's name.
     pub(in crate::oci) node: String,
     /// REBOOT_MIGRATION, TERMINATE, STOP or NONE.
     pub(in crate::oci) action: String,

@@ -26,7 +26,6 @@ pub(in crate::oci) struct Credentials {
     pub(in crate::oci) service_accounts: BTreeSet<String>,
 }
 
-/// A new user.
 pub(in crate::oci) struct User {
     pub(in crate::oci) user: String,
     pub(in crate::oci) fingerprint: String,

@@ -140,7 +140,6 @@ pub(crate) struct InstanceCertificate {
     pub(crate) der: Vec<u8>,
 }
 
-/// A user's key.
 pub(crate) struct UserKey {
     /// PKCS#8.
     pub(crate) pem: String,

@@ -20,7 +20,6 @@ const CLOCK_SKEW: Duration = Duration::from_mins(5);
 /// The `authorization` header.
 pub(super) struct Signature<'a> {
     pub(super) key_id: &'a str,
-    /// In lower case.
     headers: Vec<String>,
     signature: Vec<u8>,
 }
@@ -32,7 +31,6 @@ pub(super) fn not_authenticated(why: &str) -> Refusal {
 }
 
 impl<'a> Signature<'a> {
-    /// Reads the header.
     pub(super) fn of(request: &'a Request) -> Outcome<Self> {
         let bad = || not_authenticated("no authorization header of the form Signature …");
         let text = request.header("authorization").and_then(|text| text.strip_prefix("Signature ")).ok_or_else(bad)?;

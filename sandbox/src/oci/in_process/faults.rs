@@ -76,7 +76,7 @@ impl FakeCloud {
         self.transport.script().forbidden.insert(subject.to_string());
     }
 
-    /// Ends that.
+    /// Permits requests for the subject again.
     pub fn allow(&self, subject: &Ocid) {
         self.transport.script().forbidden.remove(subject.as_str());
     }

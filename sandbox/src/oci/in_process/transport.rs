@@ -26,7 +26,6 @@ pub(super) struct Script {
     pub(super) forbidden: BTreeSet<String>,
     /// Subnets in which no VNIC is created, and how that is refused.
     pub(super) refused_subnets: BTreeMap<String, Refusal>,
-    /// Accepted work.
     waiting: Vec<Task>,
     /// How many addresses of bulk requests come at a time; `None`: all.
     pub(super) bulk_pace: Option<usize>,

@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::{MetadataFault, document};
 use crate::network::Inventory;
 
-/// An answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,

@@ -48,7 +48,6 @@ pub(super) fn index(input: &[u8]) {
     }
 }
 
-/// A record alone.
 pub(super) fn record(input: &[u8]) {
     if let Ok(held) = serde_json::from_slice::<Allocation>(input) {
         is_kept(&held, input);

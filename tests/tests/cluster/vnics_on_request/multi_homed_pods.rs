@@ -18,7 +18,6 @@ use super::{POOL, Scene, offer};
 use crate::root;
 
 const PAGE: &str = include_str!("../../../../docs/multi-homed-pods.md");
-/// Reference plugins.
 const REFERENCE: &str = "/usr/lib/cni";
 
 /// The whole objects of the page, in their order; what is only a part of one is merged into the Pod.

@@ -22,7 +22,6 @@ const STATE: &str = "/run/vcn-native";
 /// A node with a VNIC for pods, and two that pods ask for by name.
 struct Scene {
     node: Arc<Node>,
-    /// Of another node.
     peer: Arc<Node>,
     shared: Vnic,
     exclusive: Vnic,

@@ -26,7 +26,6 @@ pub(crate) struct World {
     pub(crate) node: Arc<Node>,
     /// Another node, for pods that are not on `node`.
     pub(crate) other: Arc<Node>,
-    /// Who asks.
     pub(crate) client: Arc<Node>,
     pub(crate) agents: Vec<Agent>,
 }
@@ -39,7 +38,6 @@ pub(crate) struct Server {
     pub(crate) label: String,
 }
 
-/// A client's connection.
 pub(crate) struct Connection {
     lines: BufReader<TcpStream>,
     /// The client as the server sees it.
@@ -154,7 +152,6 @@ impl World {
         self.node.address(family).unwrap()
     }
 
-    /// The client asks.
     pub(crate) fn ask(&self, address: IpAddr, port: u16) -> io::Result<Connection> {
         self.client.run(|| Connection::open(SocketAddr::new(address, port))).unwrap()
     }

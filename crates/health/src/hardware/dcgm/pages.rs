@@ -31,7 +31,6 @@ struct Age {
     changed: Option<Instant>,
 }
 
-/// A signal.
 pub(crate) struct Watched {
     pub(crate) signal: &'static str,
     pub(crate) metrics: &'static [&'static str],

@@ -15,7 +15,7 @@ pub struct Xid {
     pub advice: Advice,
     /// How bad it is.
     pub level: FaultLevel,
-    /// What happened.
+    /// What happened, in one sentence.
     pub note: String,
 }
 

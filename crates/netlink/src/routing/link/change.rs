@@ -14,13 +14,13 @@ const RTM_SETLINK: u16 = 19;
 /// One change of a link.
 #[derive(Clone, Debug)]
 pub enum LinkChange<'a> {
-    /// Raise it.
+    /// Sets the link up.
     Up,
-    /// Lower it.
+    /// Sets the link down.
     Down,
-    /// Its MTU.
+    /// Sets the MTU, in bytes.
     Mtu(Mtu),
-    /// Its Ethernet address.
+    /// Sets the Ethernet address.
     Mac(MacAddr),
     /// Its name. Kernels before 6.2 refuse it (EBUSY, retryable) while the link is up, and `Down` in the same request
     /// comes too late for that.
@@ -34,7 +34,7 @@ pub enum LinkChange<'a> {
     Netns(&'a Netns),
     /// The same, into the namespace that a thread came from.
     Home(&'a Home),
-    /// Its group.
+    /// Sets the number of the link's group.
     Group(u32),
     /// The length of its transmit queue, in packets.
     QueueLength(u32),

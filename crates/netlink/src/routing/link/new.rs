@@ -15,9 +15,9 @@ use crate::routing::socket::{Socket, Write};
 /// A link to be made. (An alias cannot be given at birth: see [`super::LinkChange::Alias`].)
 #[derive(Clone, Debug)]
 pub struct NewLink<'a> {
-    /// Its name.
+    /// The name of the new link.
     pub name: IfName,
-    /// What it is.
+    /// The kind of the new link.
     pub kind: LinkKind<'a>,
     /// Its Ethernet address; the kernel's choice when `None` (of a VLAN: its parent's).
     pub mac: Option<MacAddr>,
@@ -38,12 +38,12 @@ pub enum LinkKind<'a> {
     Veth(Peer<'a>),
     /// One tag of a parent, in the socket's namespace. The parent must be up first, or ENETDOWN.
     Vlan {
-        /// The parent's index.
+        /// The index of the link below it.
         parent: u32,
-        /// The tag.
+        /// The VLAN tag of its frames.
         tag: VlanTag,
     },
-    /// An Ethernet bridge.
+    /// An Ethernet bridge without ports.
     Bridge,
 }
 
@@ -52,7 +52,7 @@ pub enum LinkKind<'a> {
 /// is to be up, or to have a common name, is best made there, and the peer in the other one.
 #[derive(Clone, Debug)]
 pub struct Peer<'a> {
-    /// Its name.
+    /// The name of the other end.
     pub name: IfName,
     /// Its Ethernet address; the kernel's choice when `None`.
     pub mac: Option<MacAddr>,

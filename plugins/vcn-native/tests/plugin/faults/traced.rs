@@ -34,7 +34,6 @@ pub(crate) struct Outcome {
 }
 
 impl Run<'_> {
-    /// Without strace.
     pub(crate) fn plain(&self) -> Output {
         self.by(Command::new(PLUGIN))
     }

@@ -41,12 +41,10 @@ struct Words {
     families: Families,
     /// The only two addresses for pods.
     pods: [&'static str; 2],
-    /// The node's own.
     node: &'static str,
     /// The router of what is the primary VNIC here.
     primary: &'static str,
     any: &'static str,
-    /// nft's.
     table: &'static str,
 }
 
