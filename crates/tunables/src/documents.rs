@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use api::node_policy::{FileGrant, HOST_FOLDERS, HostFolder, HostUnit, SYSTEMD_FOLDER};
+
 use crate::keys::{KEYS, is_of_agent};
 use crate::link_keys;
 use crate::value::Form;
@@ -46,11 +48,27 @@ fn keys_of_links() -> String {
     format!("{}\n", written.join(",\n"))
 }
 
+fn folders() -> String {
+    let mut table = "| folder | permit | read by |\n|---|---|---|\n".to_owned();
+    let row = |table: &mut String, path: &str, grant: FileGrant, unit: &str| {
+        writeln!(table, "| `{path}` | `{grant}` | {unit} |").unwrap();
+    };
+    for HostFolder { path, suffix, grant, unit } in HOST_FOLDERS {
+        let unit = unit.map_or("each program, or the next boot".to_owned(), |unit| format!("`{unit}`"));
+        row(&mut table, &format!("{path}/NAME{suffix}"), *grant, &unit);
+    }
+    let units: Vec<String> = HostUnit::ALL.iter().map(|unit| format!("`{unit}`")).collect();
+    let path = format!("{SYSTEMD_FOLDER}/UNIT.d/NAME.conf");
+    row(&mut table, &path, FileGrant::HostCode, &format!("systemd, for one of {}", units.join(", ")));
+    table
+}
+
 #[test]
 fn document_has_the_keys_with_their_scope() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/node-policies.md");
     let found = fs::read_to_string(&path).unwrap();
     let expected = with(&with(&found, "keys", &keys()), "link keys", &keys_of_links());
+    let expected = with(&expected, "folders", &folders());
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, &expected).unwrap();
     } else {
