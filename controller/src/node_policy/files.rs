@@ -29,7 +29,7 @@ const FAILURES_MAX: u32 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct FilesMemory {
     ends: HashMap<String, EndedPods>,
-    /// Whether no node has a Pod or needs one. A new leader looks first.
+    /// Whether no node has a Pod or needs one. A new leader lists Pods first.
     pub(crate) is_settled: bool,
 }
 

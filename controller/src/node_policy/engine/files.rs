@@ -41,8 +41,11 @@ impl Engine {
         if let Some(pods) = world.pods {
             let budgets: BTreeMap<&str, FileBudget<'_>> =
                 self.plans.iter().map(|planned| planned.file_budget()).collect();
-            let (budgets, is_stopped) = (&budgets, world.stopped.is_some());
-            let input = FilesInput { nodes: &nodes, pods, budgets, is_stopped, now: world.now };
+            let is_of_pod = |node: &&NodeInput<'_>| pods.iter().any(|pod| pod.node == node.name());
+            let of_pods = world.nodes.iter().filter(is_of_pod);
+            let domains = of_pods.map(|node| (node.name().to_owned(), domain(node.view))).collect();
+            let (budgets, domains, is_stopped) = (&budgets, &domains, world.stopped.is_some());
+            let input = FilesInput { nodes: &nodes, pods, domains, budgets, is_stopped, now: world.now };
             actions.files = plan(&input, &self.files);
         }
         let waiting: Vec<String> = actions.files.confirm.iter().map(|confirm| confirm.node.clone()).collect();

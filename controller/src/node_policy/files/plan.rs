@@ -50,6 +50,8 @@ pub(crate) struct FileBudget<'a> {
 pub(crate) struct FilesInput<'a> {
     pub nodes: &'a [FileNode<'a>],
     pub pods: &'a [FilePod],
+    /// The domains of nodes with Pods, by name: their agents may not have answered yet.
+    pub domains: &'a BTreeMap<String, String>,
     /// By the policies' uids.
     pub budgets: &'a BTreeMap<&'a str, FileBudget<'a>>,
     pub is_stopped: bool,
@@ -160,13 +162,39 @@ struct Budgets<'a> {
     running: BTreeSet<&'a str>,
     /// The domains of nodes that change.
     domains: BTreeSet<&'a str>,
+    /// Nodes that change, by the policies' uids. Without one: nodes whose agents have not answered, which may have any policy.
+    changing: BTreeMap<&'a str, usize>,
+    unknown: usize,
+    /// Nodes by what became of a revision.
+    applied: BTreeSet<FileOwner<'a>>,
+    rolled_back: BTreeMap<FileOwner<'a>, usize>,
 }
 
 impl<'a> Budgets<'a> {
     fn new(input: &'a FilesInput<'a>, running: BTreeSet<&'a str>) -> Self {
-        let is_running = |node: &&FileNode<'_>| running.contains(node.name);
-        let domains = input.nodes.iter().filter(is_running).map(|node| node.domain.as_str()).collect();
-        Self { input, running, domains }
+        let of_pods = input.domains.iter().filter(|(node, _)| running.contains(node.as_str()));
+        let domains = of_pods.map(|(_, domain)| domain.as_str()).collect();
+        let (changing, applied, rolled_back) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let mut budgets = Self { input, unknown: running.len(), running, domains, changing, applied, rolled_back };
+        for node in input.nodes {
+            if budgets.running.contains(node.name) {
+                budgets.unknown -= 1;
+                budgets.count(node);
+            }
+            match node.state {
+                FilesState::Applied => budgets.applied.extend(&node.owners),
+                FilesState::RolledBack => {
+                    node.owners.iter().for_each(|owner| *budgets.rolled_back.entry(*owner).or_default() += 1);
+                }
+                _ => {}
+            }
+        }
+        budgets
+    }
+
+    fn count(&mut self, node: &'a FileNode<'a>) {
+        self.domains.insert(&node.domain);
+        node.owners.iter().for_each(|owner| *self.changing.entry(owner.uid).or_default() += 1);
     }
 
     /// Takes a place for a node, if there is one for each of its policies, and its domain is the only one that changes.
@@ -179,31 +207,22 @@ impl<'a> Budgets<'a> {
             return false;
         }
         self.running.insert(node.name);
-        self.domains.insert(&node.domain);
+        self.count(node);
         true
     }
 
     fn has_place(&self, owner: FileOwner<'_>) -> bool {
-        let of_policy = |node: &&FileNode<'_>| node.owners.iter().any(|other| other.uid == owner.uid);
-        let changing: BTreeSet<&str> = self
-            .input
-            .nodes
-            .iter()
-            .filter(of_policy)
-            .map(|node| node.name)
-            .filter(|name| self.running.contains(name))
-            .collect();
-        let Some(budget) = self.input.budgets.get(owner.uid) else { return changing.is_empty() };
-        let of_revision =
-            |state| self.input.nodes.iter().filter(|node| node.state == state && node.owners.contains(&owner)).count();
-        let is_leaving = owner.revision.is_empty();
+        let changing = self.unknown + self.changing.get(owner.uid).copied().unwrap_or_default();
+        let Some(budget) = self.input.budgets.get(owner.uid) else { return changing == 0 };
         // The rollout judges the nodes that it sent something. Those that get the files without that are judged here.
-        if !is_leaving && of_revision(FilesState::RolledBack) > budget.max_failures {
+        let is_leaving = owner.revision.is_empty();
+        let rolled_back = self.rolled_back.get(&owner).copied().unwrap_or_default();
+        if !is_leaving && rolled_back > budget.max_failures {
             return false;
         }
-        let is_proven = is_leaving || of_revision(FilesState::Applied) > 0;
+        let is_proven = is_leaving || self.applied.contains(&owner);
         let limit = if is_proven { budget.max_unavailable } else { 1 };
-        let unavailable = budget.unavailable.iter().filter(|name| !changing.contains(name.as_str())).count();
-        changing.is_empty() || changing.len() + unavailable < limit
+        let unavailable = || budget.unavailable.iter().filter(|name| !self.running.contains(name.as_str())).count();
+        changing == 0 || changing + unavailable() < limit
     }
 }

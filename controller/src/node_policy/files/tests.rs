@@ -43,6 +43,7 @@ struct Fleet {
     limit: usize,
     failures: usize,
     unavailable: BTreeSet<String>,
+    domains: BTreeMap<String, String>,
     is_stopped: bool,
     memory: FilesMemory,
     now: Instant,
@@ -52,7 +53,8 @@ impl Fleet {
     fn of(nodes: Vec<FileNode<'static>>) -> Self {
         let (pods, unavailable) = (Vec::new(), BTreeSet::new());
         let (memory, now) = (FilesMemory::default(), Instant::now());
-        Self { nodes, pods, limit: 2, failures: 0, unavailable, is_stopped: false, memory, now }
+        let domains = BTreeMap::new();
+        Self { nodes, pods, limit: 2, failures: 0, unavailable, domains, is_stopped: false, memory, now }
     }
 
     fn actions(&self) -> super::FileActions {
@@ -60,7 +62,8 @@ impl Fleet {
             FileBudget { max_unavailable: self.limit, max_failures: self.failures, unavailable: &self.unavailable };
         let budgets = BTreeMap::from([("u", budget)]);
         let (nodes, pods) = (&self.nodes, &self.pods);
-        plan(&FilesInput { nodes, pods, budgets: &budgets, is_stopped: self.is_stopped, now: self.now }, &self.memory)
+        let (budgets, domains) = (&budgets, &self.domains);
+        plan(&FilesInput { nodes, pods, domains, budgets, is_stopped: self.is_stopped, now: self.now }, &self.memory)
     }
 
     fn created(&self) -> Vec<String> {
@@ -103,6 +106,16 @@ fn nodes_that_change_are_in_one_domain() {
     assert_eq!(fleet.created(), [""; 0]);
     fleet.nodes[1].state = Applied;
     assert_eq!(fleet.created(), ["c"]);
+}
+
+#[test]
+fn node_that_has_not_answered_counts_while_its_pod_runs() {
+    let mut fleet = Fleet::of(vec![node("a", "1", Applied), node("b", "1", Due), node("c", "2", Due)]);
+    fleet.pods = vec![pod("x", PodState::Running)];
+    fleet.domains = [("x".to_owned(), "2".to_owned())].into();
+    assert_eq!(fleet.created(), ["c"]);
+    fleet.limit = 1;
+    assert_eq!(fleet.created(), [""; 0]);
 }
 
 #[test]

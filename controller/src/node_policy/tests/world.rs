@@ -13,17 +13,21 @@ use health::rules::{Action, Severity};
 use health::summary::{Check, NodePolicyState};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tunables::files::FileGrant;
 use tunables::{
-    AnsweredPolicy, DocumentMode, ItemReport, ItemState, LeaderTerm, NodeAnswer, NodeDocument, PolicyState,
+    AnsweredPolicy, DocumentMode, FilesState, ItemReport, ItemState, LeaderTerm, NodeAnswer, NodeDocument, PolicyState,
 };
 
 use crate::cluster::node_condition::KubeletProblem;
 use crate::cluster::store::NodeView;
 
+use super::node_files::NodeFiles;
 use crate::fleet::judge::AgentFacts;
 use crate::node_policy::engine::{Actions, Engine, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
+use crate::node_policy::files::{FileActions, FilePod};
 use crate::node_policy::node_input::NodeInput;
 
+const GRANTS: [FileGrant; 2] = [FileGrant::HostFiles, FileGrant::HostCode];
 const SECOND: Duration = Duration::from_secs(1);
 /// As the roster's.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -50,6 +54,7 @@ pub(super) struct Agent {
     pub(super) is_silent: bool,
     /// Whether its release knows files.
     pub(super) takes_files: bool,
+    pub(super) files: NodeFiles,
     /// Whether a document ever made it keep the values of a policy.
     pub(super) was_kept: bool,
     /// Whether each of its answers names other policies that no object has.
@@ -83,6 +88,8 @@ pub(super) struct Cluster {
     pub(super) lives: Option<usize>,
     /// The most nodes that had an unproven change at the same time.
     pub(super) most_moving: usize,
+    /// The most nodes whose files changed at the same time.
+    pub(super) most_changing: usize,
 }
 
 /// The value that is bad for a node with a fault.
@@ -109,6 +116,7 @@ impl Agent {
             is_supporting: true,
             is_silent: false,
             takes_files: false,
+            files: NodeFiles::default(),
             was_kept: false,
             is_inventing: false,
             answers: Cell::new(0),
@@ -137,15 +145,23 @@ impl Agent {
         self.fault.is_some() && self.document.sysctls.iter().any(|entry| entry.value == BAD && applied(entry.policy))
     }
 
-    pub(super) fn answer(&self) -> NodeAnswer {
+    pub(super) fn answer(&self, now: Instant) -> NodeAnswer {
+        let files = self.files.answer(&self.document, now).filter(|_| self.takes_files);
+        let of_files = |index: usize| match &files {
+            Some(files) if self.document.files.iter().any(|file| file.policy == index) => match files.state {
+                FilesState::RolledBack => Some(PolicyState::Failed),
+                state => crate::node_policy::files::is_unsettled(state).then_some(PolicyState::Applying),
+            },
+            _ => None,
+        };
         let fails = self.is_bad() && self.fault == Some(Fault::Item);
         let state = if fails { PolicyState::Failed } else { PolicyState::Applied };
-        let policies = self.document.policies.iter().map(|policy| AnsweredPolicy {
+        let policies = self.document.policies.iter().enumerate().map(|(index, policy)| AnsweredPolicy {
             name: policy.name.clone(),
             uid: policy.uid.clone(),
             revision: policy.revision.clone(),
             mode: policy.mode,
-            state,
+            state: of_files(index).unwrap_or(state),
             on_delete: policy.on_delete,
         });
         let number = self.answers.replace(self.answers.get() + 1);
@@ -179,13 +195,14 @@ impl Agent {
             policies: policies.chain(invented).collect(),
             items: reports.collect(),
             baseline: self.document.baseline.clone(),
+            files: files.clone(),
             ..NodeAnswer::default()
         }
         .bounded()
     }
 
-    fn current_summary(&self) -> Summary {
-        let answer = self.answer();
+    fn current_summary(&self, now: Instant) -> Summary {
+        let answer = self.answer(now);
         let state =
             NodePolicyState { document: answer.document.clone(), answer: answer.digest(), files: self.takes_files };
         let checks = if self.has_problem { vec![problem("gateway_unreachable")] } else { Vec::new() };
@@ -247,6 +264,7 @@ impl Cluster {
             foreign: None,
             lives: None,
             most_moving: 0,
+            most_changing: 0,
         };
         cluster.elect();
         cluster
@@ -319,9 +337,13 @@ impl Cluster {
 
     fn second(&mut self) {
         for agent in &mut self.agents {
+            agent.files.second(self.now);
+            if agent.takes_files {
+                agent.view.kubelet = agent.files.is_broken().then(unready);
+            }
             if agent.next_poll <= self.now {
                 if !agent.is_silent {
-                    (agent.summary, agent.answered) = (Some(agent.current_summary()), Some(self.now));
+                    (agent.summary, agent.answered) = (Some(agent.current_summary(self.now)), Some(self.now));
                 }
                 agent.next_poll = self.now + self.interval;
             }
@@ -329,7 +351,17 @@ impl Cluster {
         if self.next_step <= self.now {
             self.step();
         }
+        self.note_changes();
         self.now += SECOND;
+    }
+
+    /// The most nodes whose files change at the same time; they are in one domain.
+    fn note_changes(&mut self) {
+        let changing: Vec<&Agent> = self.agents.iter().filter(|agent| agent.files.is_changing()).collect();
+        let domain = |agent: &&Agent| agent.view.labels.map().get("topology.kubernetes.io/zone").cloned();
+        let domains: BTreeSet<Option<String>> = changing.iter().map(domain).collect();
+        assert!(domains.len() <= 1, "{domains:?}");
+        self.most_changing = self.most_changing.max(changing.len());
     }
 
     fn step(&mut self) {
@@ -352,10 +384,19 @@ impl Cluster {
                 NodeInput { view: &agent.view, agent: state, answered: agent.answered }
             })
             .collect();
+        let pods: Vec<FilePod> = self.agents.iter().filter_map(|agent| agent.files.pod(&agent.view.name)).collect();
         let stopped = self.stopped.clone();
         let (policies, nodes, term, now) = (&policies, &inputs, &self.term, self.now);
-        let world =
-            World { policies, nodes, stopped: stopped.as_deref(), cluster: "c", term, grants: &[], pods: None, now };
+        let world = World {
+            policies,
+            nodes,
+            stopped: stopped.as_deref(),
+            cluster: "c",
+            term,
+            grants: &GRANTS,
+            pods: Some(&pods),
+            now,
+        };
         let actions = self.engine.step(&world);
         assert!(actions.send.iter().all(|(_, document)| document.term == self.term));
         let moving = actions.hurry.len();
@@ -382,7 +423,7 @@ impl Cluster {
     }
 
     fn carry_out(&mut self, actions: Actions) {
-        let Actions { send, read, hurry, statuses, finalizers, .. } = actions;
+        let Actions { send, read, hurry, files, statuses, finalizers } = actions;
         let now = self.now;
         for node in hurry {
             let agent = self.agent(&node);
@@ -397,7 +438,7 @@ impl Cluster {
                 Err(SendProblem { is_refused: false, message: "slow".to_owned() })
             } else {
                 agent.take(document);
-                Ok(agent.answer())
+                Ok(agent.answer(now))
             };
             if self.dies() {
                 return;
@@ -406,7 +447,7 @@ impl Cluster {
         }
         for node in read {
             let agent = self.agent(&node);
-            let result = if agent.is_silent { Err("slow".to_owned()) } else { Ok(agent.answer()) };
+            let result = if agent.is_silent { Err("slow".to_owned()) } else { Ok(agent.answer(now)) };
             self.engine.note_read(&node, result, now);
         }
         for update in finalizers {
@@ -421,11 +462,53 @@ impl Cluster {
                 self.next_step = now + SECOND;
             }
         }
+        if !self.carry_out_files(files) {
+            return;
+        }
         for update in statuses {
             if !self.write(update) {
                 return;
             }
         }
+    }
+
+    /// Whether the leader still lives.
+    fn carry_out_files(&mut self, actions: FileActions) -> bool {
+        let now = self.now;
+        for end in actions.delete {
+            if self.dies() {
+                return false;
+            }
+            self.agent(&end.node).files.delete();
+            self.engine.note_pod_deleted(&end, now);
+        }
+        for request in actions.create {
+            if self.dies() {
+                return false;
+            }
+            let agent = self.agent(&request.node);
+            let document = agent.document.clone();
+            agent.files.create(&request.order, &document, now);
+            if self.dies() {
+                return false;
+            }
+        }
+        for confirmation in actions.confirm {
+            if self.dies() {
+                return false;
+            }
+            let agent = self.agent(&confirmation.node);
+            let is_confirmed = agent.view.kubelet.is_none() && agent.files.confirm(&confirmation.order);
+            let answer = agent.answer(now);
+            if self.dies() {
+                return false;
+            }
+            match is_confirmed {
+                true => self.engine.note_read(&confirmation.node, Ok(answer), now),
+                false => self.engine.note_unconfirmed(&confirmation.node),
+            }
+        }
+        true
     }
 
     /// Whether the leader still lives.
