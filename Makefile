@@ -123,7 +123,7 @@ soak: setup ## Run all tests SOAK_ROUNDS times (10), then oldest, e2e, upgrade, 
 	@$(MAKE) --no-print-directory fuzz
 
 # One kernel with nf_tables, IPVS and VLANs, for tests that need all three.
-machine: setup ## Run the tests of return paths, of a VNIC's NIC, of kernel settings, and of a node without IPv6, on a Debian kernel under qemu
+machine: setup ## Run the tests of return paths, of a VNIC's NIC, of kernel settings, of a root disk that grows, and of a node without IPv6, on a Debian kernel under qemu
 	cargo build --package oke-node-agent --package installer --package vcn-native --package sandbox --bins
 	CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package tests --no-fail-fast --test node -- --include-ignored return_paths::
@@ -131,6 +131,7 @@ machine: setup ## Run the tests of return paths, of a VNIC's NIC, of kernel sett
 	    cargo test --package vnic-attach --test attach -- --ignored virtio_nic
 	CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package oke-node-agent --test agent -- --ignored --test-threads=1 kernel_settings::
+	QEMU_MEMORY=5G tests/qemu/run tests/qemu/root-disk $${CARGO_TARGET_DIR:-target}/debug/oke-node-agent
 	QEMU_APPEND=ipv6.disable=1 CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package oke-node-agent --test agent -- --ignored on_a_kernel_without_ipv6
 
