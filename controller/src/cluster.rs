@@ -6,6 +6,7 @@ pub mod events;
 pub mod managed_fields;
 pub mod node_condition;
 pub(crate) mod object_writes;
+pub(crate) mod oke_repair;
 pub(crate) mod own_image;
 pub(crate) mod replicas;
 pub(crate) mod request;

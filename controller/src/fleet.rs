@@ -27,7 +27,6 @@ pub(crate) mod findings;
 pub(crate) mod host_events;
 pub(crate) mod judge;
 pub(crate) mod keys;
-pub(crate) mod oke_repair;
 pub(crate) mod permits;
 pub(crate) mod plugin_states;
 pub(crate) mod poll;

@@ -78,7 +78,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let store = Arc::new(Store::new(status_server.watches.clone()));
     let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
-    let leader = LeaderContext::new(&client, &patient, &store, &metrics, events).recognizing_repair(&settings);
+    let leader = LeaderContext::new(&client, &patient, &store, &metrics, events).with_repair(settings.oke_repair());
     let (budget, oci_host) = (cloud.budget().clone(), cloud.endpoint().host());
     let (profile_tasks, node_pools) = leader.profiles(&cloud);
     let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));

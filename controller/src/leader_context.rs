@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use kube::Client;
-use resident::args::Toggle;
 
 use crate::cluster::events::Events;
+use crate::cluster::oke_repair::OkeRepair;
 use crate::cluster::store::Store;
-use crate::fleet::oke_repair::OkeRepair;
 use crate::report::metrics::Metrics;
-use crate::settings::Settings;
 
 pub(crate) struct LeaderContext {
     /// The API server, through a client that retries.
@@ -36,9 +34,7 @@ impl LeaderContext {
         Self { client: client.clone(), plain: plain.clone(), store, metrics, events, repair: Arc::default() }
     }
 
-    /// With what the settings say about repairs of OKE.
-    pub(crate) fn recognizing_repair(self, settings: &Settings) -> Self {
-        let reads_configs = settings.oke_repair_configs == Toggle::On;
-        Self { repair: Arc::new(OkeRepair::new(settings.oke_repair_taint.clone(), reads_configs)), ..self }
+    pub(crate) fn with_repair(self, repair: OkeRepair) -> Self {
+        Self { repair: Arc::new(repair), ..self }
     }
 }

@@ -8,6 +8,7 @@ use resident::scrape::MetricsPort;
 use tunables::files::FileGrant;
 
 use crate::args::Options;
+use crate::cluster::oke_repair::OkeRepair;
 use crate::fleet::poll::PollLimits;
 use crate::node_task::EnabledActions;
 
@@ -31,6 +32,11 @@ impl Settings {
     /// How often agents are asked.
     pub(crate) const fn poll_limits(&self) -> PollLimits {
         PollLimits { interval: self.options.agent_poll, silence: self.options.agent_silent }
+    }
+
+    /// How a repair of OKE is recognized.
+    pub(crate) fn oke_repair(&self) -> OkeRepair {
+        OkeRepair::new(self.options.oke_repair_taint.clone(), self.options.oke_repair_configs == Toggle::On)
     }
 
     /// Which actions of NodeTasks are enabled.

@@ -102,7 +102,7 @@ impl Cluster {
         self.objects("NodeTasks", ListParams::default()).await
     }
 
-    /// An object of ours; `None` where there is none.
+    /// An object of our API group; `None` if it does not exist.
     pub(crate) async fn object<K>(&self, name: &str) -> anyhow::Result<Option<K>>
     where
         K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,

@@ -18,9 +18,9 @@ use resident::logging::chain;
 use tokio::time::{Instant, sleep};
 use vcn::Ocid;
 
+use crate::cluster::oke_repair::OkeRepair;
 use crate::cluster::store::{NodeView, Store};
 use crate::fleet::findings::{millis, problem};
-use crate::fleet::oke_repair::OkeRepair;
 use crate::fleet::shared::SharedRoster;
 
 /// The time between two reads of a list: maintenance is announced days before, and a host's health is not urgent.

@@ -9,7 +9,7 @@ use kube::Client;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::fleet::oke_repair::OkeRepair;
+use crate::cluster::oke_repair::OkeRepair;
 
 /// What all reboots share.
 pub(crate) struct Reboots {

@@ -14,7 +14,7 @@ impl RequestId {
         Self(format!("{:016X}{:016X}", random(), random()))
     }
 
-    /// The service's number; the client's where that is no text.
+    /// The service's number; the client's number if the header is empty or not text.
     pub(crate) fn answered(self, header: Option<&str>) -> Self {
         match header {
             Some(number) if !number.is_empty() => Self(number.to_owned()),

@@ -25,9 +25,9 @@ impl Devices {
     ) -> Option<&'a Link> {
         let index = self.0.get(&vnic.id)?;
         let is_found = Link::nics_of(links, vnic.mac, nics).next().is_some() || Link::have_permanent(links, nics);
-        let is_anothers = |mac: Option<MacAddr>| vnics.iter().any(|other| Some(other.mac) == mac);
+        let is_of_a_vnic = |mac: Option<MacAddr>| vnics.iter().any(|other| Some(other.mac) == mac);
         let is_candidate = |link: &&Link| link.index == *index && link.kind.as_deref() == nics.name();
-        let is_device = |link: &&Link| is_candidate(link) && link.master.is_none() && !is_anothers(link.mac);
+        let is_device = |link: &&Link| is_candidate(link) && link.master.is_none() && !is_of_a_vnic(link.mac);
         links.iter().find(is_device).filter(|_| vnic.nic_index.is_none() && !is_found)
     }
 

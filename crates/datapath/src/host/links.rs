@@ -77,7 +77,7 @@ pub enum LinkError {
          you remove or rename it"
     )]
     NameTaken {
-        /// The link that has the name of ours.
+        /// The link that has the name of our VLAN link.
         link: IfName,
     },
 }

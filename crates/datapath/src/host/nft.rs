@@ -123,7 +123,7 @@ fn returned(link: &IfName) -> Rule {
         [
             by(link),
             Expression::RouteToDestinationNot(pod_links()),
-            Expression::DestinationIsAnothers,
+            Expression::DestinationIsAnotherHost,
             Expression::RouteToSource(pod_links()),
         ],
     )

@@ -130,7 +130,7 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
         Expression::DestinationAsSent => translated(Equal, to),
         Expression::DestinationTranslated => translated(NotEqual, to),
         Expression::DestinationIsLocal => address_type(NFTA_FIB_F_DADDR, libc::RTN_LOCAL, to),
-        Expression::DestinationIsAnothers => address_type(NFTA_FIB_F_DADDR, libc::RTN_UNICAST, to),
+        Expression::DestinationIsAnotherHost => address_type(NFTA_FIB_F_DADDR, libc::RTN_UNICAST, to),
         Expression::SourceIsLocal => address_type(NFTA_FIB_F_SADDR, libc::RTN_LOCAL, to),
         // The index of no link.
         Expression::SourceIsElsewhere => {

@@ -37,7 +37,7 @@ pub enum Expression {
     /// Its destination is an address of this host.
     DestinationIsLocal,
     /// Its destination is a single host's, and not this one's.
-    DestinationIsAnothers,
+    DestinationIsAnotherHost,
     /// Its source is an address of this host.
     SourceIsLocal,
     /// A route leads to its source by this link. In prerouting chains: Linux before 6.10 knows it nowhere else.

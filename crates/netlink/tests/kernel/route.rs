@@ -103,8 +103,8 @@ fn existing_and_absent_routes_have_different_errors() {
         let changed = Route { mtu: Some(Mtu(1400)), ..route };
         socket.replace_route(&changed).unwrap();
         assert_eq!(socket.routes(&ours(changed.family(), 1001)).unwrap(), std::slice::from_ref(&changed));
-        let anothers = Route { protocol: 4, ..changed.clone() };
-        assert!(socket.delete_route(&anothers).unwrap_err().is_not_found(), "it has another maker");
+        let foreign = Route { protocol: 4, ..changed.clone() };
+        assert!(socket.delete_route(&foreign).unwrap_err().is_not_found(), "it has another maker");
         socket.delete_route(&changed).unwrap();
     }
 }

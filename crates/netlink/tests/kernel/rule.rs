@@ -46,8 +46,8 @@ fn deletion_spares_rules_that_differ() {
     for (family, from) in [(Family::Ipv4, "10.0.1.7/32"), (Family::Ipv6, "fd00::7/128")] {
         let rule = Rule { from: network(from), ..rule(family, 1536) };
         socket.add_rule(&rule).unwrap();
-        let anothers = Rule { protocol: 4, ..rule.clone() };
-        assert!(socket.delete_rule(&anothers).unwrap_err().is_not_found());
+        let foreign = Rule { protocol: 4, ..rule.clone() };
+        assert!(socket.delete_rule(&foreign).unwrap_err().is_not_found());
         socket.delete_rule(&rule).unwrap();
         assert!(socket.delete_rule(&rule).unwrap_err().is_not_found());
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use api::TaskReason;
 use vcn::Ocid;
 
+use crate::cluster::oke_repair::OkeRepair;
 use crate::cluster::store::NodeView;
-use crate::fleet::oke_repair::OkeRepair;
 use crate::node_task::action::Next as TaskNext;
 use crate::node_task::reboot::drain::{Drain, EvictionRefusal, PodKey};
 use crate::node_task::reboot::facts::{

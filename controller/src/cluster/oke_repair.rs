@@ -79,7 +79,7 @@ impl OkeRepair {
         Some(format!("NodeRepairConfig {} selects it", selecting.name))
     }
 
-    /// Why it is not known whether OKE repairs a node: nobody else may repair one then.
+    /// Why it is not known whether OKE repairs a node. No other program may repair one then.
     pub(crate) fn unknown(&self) -> Option<String> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         match (&known.error, self.reads_configs && !known.is_read) {
