@@ -9,6 +9,7 @@
 mod answer;
 mod apply;
 pub(crate) mod contact;
+mod files;
 mod history;
 mod links;
 mod plan;
@@ -26,12 +27,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use health::summary::NodePolicyState;
+use installer::host_files::{FOLDER, Host};
 use ipam::BootId;
 use serde::Serialize;
 use tokio::sync::{Mutex, Notify, watch};
+use tokio::task::spawn_blocking;
 use tunables::{NodeAnswer, NodeDocument};
 
 use contact::LeaderContact;
+use files::ConfirmationRefused;
 use store::DocumentStore;
 
 pub(crate) use links::has_unfinished_change;
@@ -49,6 +53,8 @@ pub struct NodePolicies {
     /// Notified when links come, go or change.
     wake: Notify,
     pub(crate) contact: LeaderContact,
+    /// The folder of records of files.
+    files: Host,
 }
 
 /// The document that holds.
@@ -88,12 +94,21 @@ impl NodePolicies {
             is_started: AtomicBool::default(),
             wake: Notify::new(),
             contact: LeaderContact::default(),
+            files: Host::new(Path::new("/"), &data_dir.join(FOLDER)),
         }
     }
 
     /// The present answer.
     pub(crate) fn answer(&self) -> NodeAnswer {
         self.answered.borrow().answer.clone()
+    }
+
+    /// The leader saw the node Ready after a change of files.
+    pub(crate) async fn confirm_files(&self, body: Vec<u8>) -> Result<NodeAnswer, ConfirmationRefused> {
+        let files = self.files.clone();
+        let confirmed = spawn_blocking(move || files::confirm(&files, &body)).await;
+        confirmed.unwrap_or_else(|error| Err(ConfirmationRefused::Record(error.to_string())))?;
+        Ok(self.answer())
     }
 
     /// The document that holds, with the present answer, for the details of the node.
@@ -105,7 +120,7 @@ impl NodePolicies {
     /// What the summary says about it.
     pub(crate) fn summary(&self) -> NodePolicyState {
         let Answered { answer, .. } = &*self.answered.borrow();
-        NodePolicyState { document: answer.document.clone(), answer: answer.digest(), files: false }
+        NodePolicyState { document: answer.document.clone(), answer: answer.digest(), files: true }
     }
 
     /// Whether the document of an earlier agent is applied. The agent is not ready before.

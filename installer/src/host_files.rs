@@ -6,11 +6,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use ipam::AtomicFile;
+use ipam::{AtomicFile, read_state};
 use nix::libc;
 use tunables::files::guard::staged;
 use tunables::files::record::copy_name;
-use tunables::files::{FileState, ObservedFile};
+use tunables::files::{FileRecord, FileState, ObservedFile};
 
 /// The largest file that is kept before a policy's replaces it.
 const KEPT_MAX: u64 = 1 << 20;
@@ -20,6 +20,10 @@ const FOLDER_MODE: u32 = 0o755;
 pub const FOLDER: &str = "files";
 /// The record, in that folder.
 pub const RECORD: &str = "record.json";
+/// The order for the program that applies files. The agent writes it.
+pub const ORDER: &str = "order.json";
+/// The order's hash, once the leader confirmed it. The agent writes it, too.
+pub const CONFIRMATION: &str = "confirmed";
 /// The mode of folders of copies: only root reads what was in a file.
 const COPIES_MODE: u32 = 0o700;
 
@@ -59,6 +63,35 @@ impl Host {
     /// A file in the folder of records.
     pub fn data(&self, name: &str) -> PathBuf {
         self.data.join(name)
+    }
+
+    /// Creates the folder of records, unless it exists.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn make_data(&self) -> io::Result<()> {
+        make_folder(&self.data, COPIES_MODE)
+    }
+
+    /// Whether this container has a folder of the host.
+    pub fn has_folder(&self, path: &str) -> bool {
+        self.at(path).is_dir()
+    }
+
+    /// What the node knows; an empty record if there is none.
+    ///
+    /// # Errors
+    /// In words, if it cannot be read. A damaged record is never an empty one: the files of policies would become originals.
+    pub fn record(&self) -> Result<FileRecord, String> {
+        let text = match read_state(&self.data(RECORD)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileRecord::default()),
+            read => read.map_err(|error| format!("read {RECORD}: {error}"))?,
+        };
+        let record: FileRecord = serde_json::from_slice(&text).map_err(|error| format!("read {RECORD}: {error}"))?;
+        match record.version {
+            tunables::files::record::VERSION => Ok(record),
+            version => Err(format!("read {RECORD}: version {version} is of a later release")),
+        }
     }
 
     /// The folder of copies.

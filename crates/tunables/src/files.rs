@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod check;
+pub mod compare;
 pub mod folders;
 pub mod guard;
 pub mod order;
@@ -22,6 +23,7 @@ mod sysctl_lines;
 pub use answer::{FileConfirmation, FilesAnswer, FilesState};
 pub use api::node_policy::{FileGrant, HostUnit};
 pub use check::check;
+pub use compare::{FileComparison, compare};
 pub use folders::{Place, place};
 pub use order::{FileOrder, OrderedFile, OrderedReservations};
 pub use plan::{DesiredFile, DesiredFiles, FilePlan, FileReport, FileStep, ObservedFile, StepAction, plan};

@@ -10,10 +10,11 @@ use health::summary::poll::{NodeReport, PollQuery, RULES_PATH, SUMMARY_PATH};
 use health::summary::{Check, VERSION};
 use health::{Area, Report, Summary, Verdict, rules};
 use nettest::probe::PROBE_PATH;
+use resident::logging::chain;
 use serde_json::json;
 use stream::Chunks;
 use tokio::sync::watch;
-use tunables::document::POLICY_PATH;
+use tunables::document::{FILES_PATH, POLICY_PATH};
 
 use crate::captures::Captures;
 use crate::controller_channel::bundle_stream::BundleStream;
@@ -70,12 +71,17 @@ impl Handler for Answers {
                 None => body(&self.status_server.agent.policies.answer()),
                 Some(text) => self.take_policies(&text).await,
             },
+            FILES_PATH => match request.body {
+                None => Reply::text(405, "confirmations are sent by POST\n"),
+                Some(text) => self.confirm_files(text.to_vec()).await,
+            },
             PROBE_PATH => {
                 let (status, body) = self.probes.answer(&request.body.unwrap_or_default()).await;
                 Reply { status, ..Reply::ok(body) }
             }
             _ => captures::answer(&self.captures, path, request.body.as_deref()).unwrap_or_else(|| {
-                let known = "/v1/summary, /v1/node, /v1/rules, /v1/policy, /v1/probe, /v1/bundle and /v1/captures";
+                let known =
+                    "/v1/summary, /v1/node, /v1/rules, /v1/policy, /v1/files, /v1/probe, /v1/bundle and /v1/captures";
                 Reply::text(404, &format!("not found; this agent knows {known}\n"))
             }),
         }
@@ -103,6 +109,21 @@ impl Answers {
                 let (status, text) = error.answer();
                 tracing::warn!(event = "policy.refused", error = text.trim_end(), "the earlier settings stay");
                 Reply::text(status, &text)
+            }
+        }
+    }
+
+    async fn confirm_files(&self, text: Vec<u8>) -> Reply {
+        match self.status_server.agent.policies.confirm_files(text).await {
+            Ok(answer) => body(&answer),
+            Err(error) => {
+                let text = chain(&error);
+                tracing::warn!(
+                    event = "files.unconfirmed",
+                    error = text,
+                    "the change is rolled back without a confirmation"
+                );
+                Reply::text(error.status(), &format!("{text}\n"))
             }
         }
     }

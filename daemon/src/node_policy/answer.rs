@@ -1,21 +1,31 @@
 //! The answer to a document, from what the comparison and the links' thread found. Pure.
 
 use tunables::document::VERSION;
+use tunables::files::FileComparison;
 use tunables::{AnsweredPolicy, DocumentPolicy, ItemState, NodeAnswer, NodeDocument, PolicyState};
 
 use super::apply::Outcome;
 use super::links::LinkOutcome;
 
 /// The answer; without an outcome of the links, policies that name links are being applied.
-pub(super) fn answer(document: &NodeDocument, outcome: &Outcome, links: Option<&LinkOutcome>) -> NodeAnswer {
+pub(super) fn answer(
+    document: &NodeDocument,
+    outcome: &Outcome,
+    files: &FileComparison,
+    links: Option<&LinkOutcome>,
+) -> NodeAnswer {
     let mut items = outcome.reports.clone();
+    items.extend(files.reports.iter().cloned());
     items.extend(links.iter().flat_map(|links| links.reports.clone()));
     let names_links = |index: usize| document.links.iter().any(|link| link.policy == index);
     let state = |index: usize, policy: &DocumentPolicy| {
         let has = |state: ItemState| items.iter().any(|it| it.policy == policy.name && it.state == state);
         match () {
-            () if has(ItemState::Failed) => PolicyState::Failed,
-            () if links.is_none() && names_links(index) || outcome.on_trial.contains(&policy.name) => {
+            () if has(ItemState::Failed) || has(ItemState::RolledBack) => PolicyState::Failed,
+            () if links.is_none() && names_links(index)
+                || outcome.on_trial.contains(&policy.name)
+                || files.changing.contains(&policy.name) =>
+            {
                 PolicyState::Applying
             }
             () if has(ItemState::Unconfirmed) => PolicyState::Unconfirmed,
@@ -36,11 +46,11 @@ pub(super) fn answer(document: &NodeDocument, outcome: &Outcome, links: Option<&
         document: document.revision.clone(),
         cluster: document.cluster.clone(),
         policies,
-        in_sync: outcome.in_sync + links.map_or(0, |links| links.in_sync),
+        in_sync: outcome.in_sync + files.in_sync + links.map_or(0, |links| links.in_sync),
         items,
         left_out: 0,
         baseline: document.baseline.clone(),
-        files: None,
+        files: files.answer.clone(),
     }
     .bounded()
 }
@@ -71,7 +81,7 @@ mod tests {
         };
         let states = |reports: &[ItemReport], links: Option<&LinkOutcome>| {
             let outcome = Outcome { reports: reports.to_vec(), in_sync: 1, ..Outcome::default() };
-            let answer = answer(&sent, &outcome, links);
+            let answer = answer(&sent, &outcome, &FileComparison::default(), links);
             answer.policies.iter().map(|policy| policy.state).collect::<Vec<_>>()
         };
         use PolicyState::{Applied, Applying, Failed, Unconfirmed};
@@ -84,6 +94,10 @@ mod tests {
         let links = LinkOutcome { reports: vec![item("p1", ItemState::Unconfirmed)], ..LinkOutcome::default() };
         assert_eq!(states(&[], Some(&links)), [Applied, Unconfirmed, Applied]);
         let outcome = Outcome { on_trial: ["p0".to_owned()].into(), ..Outcome::default() };
-        assert_eq!(answer(&sent, &outcome, Some(&done)).policies[0].state, Applying, "until the leader confirms it");
+        assert_eq!(
+            answer(&sent, &outcome, &FileComparison::default(), Some(&done)).policies[0].state,
+            Applying,
+            "until the leader confirms it"
+        );
     }
 }

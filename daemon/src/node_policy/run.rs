@@ -6,15 +6,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use installer::host_files::{FOLDER, Host};
 use ipam::BootId;
 use resident::logging::chain;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
+use tunables::files::FileComparison;
 use tunables::{NodeAnswer, NodeDocument};
 
 use super::answer::answer;
 use super::apply::{Applier, Moment, Outcome};
+use super::files::{self, compare_files, is_unsettled};
 use super::links::{LinkApplier, LinkContext, LinkOutcome, Occasion, StopFlag};
 use super::store::StoredDocument;
 use super::{Answered, Held, NodePolicies};
@@ -74,17 +77,21 @@ struct Task {
     /// Locked by one thread at a time: the mutexes only let these work on other threads.
     applier: Arc<Mutex<Applier>>,
     link_applier: Arc<Mutex<LinkApplier>>,
+    host: Host,
     /// What the last comparison of a document found.
     compared: Option<Compared>,
     /// Whether links are compared next time, too.
     is_full: bool,
     links: LinkThread,
     failed_files: Vec<Condition>,
+    /// What is wrong with a record of files.
+    file_error: Option<(&'static str, String)>,
 }
 
 struct Compared {
     held: Held,
     outcome: Outcome,
+    files: FileComparison,
 }
 
 type LinkResult = Result<Option<LinkOutcome>, String>;
@@ -122,12 +129,14 @@ impl Task {
         let (settings, boot) = (surroundings.settings.clone(), surroundings.boot.clone());
         Self {
             held: surroundings.policies.held.subscribe(),
+            host: files::host(&settings),
             applier: Arc::new(Mutex::new(Applier::new(settings.clone(), boot.clone()))),
             link_applier: Arc::new(Mutex::new(LinkApplier::new(settings, boot))),
             compared: None,
             is_full: true,
             links: LinkThread::default(),
             failed_files: Vec::new(),
+            file_error: None,
             surroundings,
         }
     }
@@ -167,15 +176,18 @@ impl Task {
                 let is_known = self.compared.as_ref().is_some_and(|known| known.held.number == held.number);
                 let contact = self.surroundings.policies.contact.last().map(|reply| reply.accepted);
                 let is_new = held.is_received && !is_known;
+                let host = self.host.clone();
                 let compared = spawn_blocking(move || {
-                    lock(&applier).compare(&document, Moment { is_new, contact, now: Instant::now() })
+                    let outcome = lock(&applier).compare(&document, Moment { is_new, contact, now: Instant::now() });
+                    (outcome, compare_files(&host, &document))
                 });
-                let outcome = compared.await?;
+                let (outcome, (files, file_error)) = compared.await?;
+                self.file_error = file_error;
                 for change in &outcome.changes {
                     (self.surroundings.count_change)(change.action, change.succeeded);
                 }
                 let error = outcome.record_error.clone();
-                self.compared = Some(Compared { held, outcome });
+                self.compared = Some(Compared { held, outcome, files });
                 self.links.is_due |= !is_known || self.is_full;
                 self.start_links(occasion);
                 self.publish();
@@ -185,6 +197,8 @@ impl Task {
         let failed = |file: &str, error: String| Condition::degraded(Reason::StateFailed, error).about(file);
         let store_error = store_error.map(|error| failed(vcn::NODE_POLICY_FILE, error));
         self.failed_files = store_error.into_iter().collect();
+        let of_files = self.file_error.as_ref();
+        self.failed_files.extend(of_files.map(|(file, error)| failed(&format!("{FOLDER}/{file}"), error.clone())));
         self.failed_files.extend(record_error.map(|error| failed("sysctls.json", error)));
         self.report();
         Ok(())
@@ -260,6 +274,18 @@ impl Task {
         self.report();
     }
 
+    /// Compares files alone, and answers.
+    async fn compare_files(&mut self) -> Result<(), JoinError> {
+        let Some(Compared { held: Held { document: Some(document), .. }, .. }) = &self.compared else { return Ok(()) };
+        let (host, document) = (self.host.clone(), document.clone());
+        let (files, _) = spawn_blocking(move || compare_files(&host, &document)).await?;
+        if let Some(compared) = &mut self.compared {
+            compared.files = files;
+        }
+        self.publish();
+        Ok(())
+    }
+
     /// Waits until something is to be compared.
     async fn wait(&mut self) -> Result<(), JoinError> {
         let is_on_trial = self.compared.as_ref().is_some_and(|compared| !compared.outcome.on_trial.is_empty());
@@ -276,18 +302,22 @@ impl Task {
                     return Ok(());
                 }
                 outcome = finished(&mut self.links.running) => self.finish(outcome?),
+                () = sleep(TRIAL_INTERVAL), if self.compared.as_ref().is_some_and(|it| is_unsettled(&it.files)) => {
+                    self.compare_files().await?;
+                }
             }
         }
     }
 
     fn publish(&self) {
-        let Some(Compared { held: Held { number, document: Some(document), .. }, outcome }) = &self.compared else {
+        let Some(Compared { held: Held { number, document: Some(document), .. }, outcome, files }) = &self.compared
+        else {
             return;
         };
         // An outcome for an earlier document says nothing about this one.
         let links = self.links.outcome.as_ref().filter(|_| self.links.number == *number);
         let policies: &NodePolicies = &self.surroundings.policies;
-        let answer = answer(document, outcome, links);
+        let answer = answer(document, outcome, files, links);
         (self.surroundings.count_items)(&answer);
         policies.answered.send_replace(Answered { number: *number, answer });
         policies.named.send_if_modified(|named| {

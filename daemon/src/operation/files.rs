@@ -6,7 +6,7 @@ mod units;
 
 use api::TaskReason;
 use api::operation::OperationReport;
-use installer::host_files::Host;
+use installer::host_files::{Host, ORDER};
 use ipam::read_state;
 use systemd::Systemd;
 use tunables::files::order::KubeletFacts;
@@ -17,9 +17,6 @@ use crate::args::FilesArgs;
 use crate::reconcile::kernel_limits;
 use change::{Change, Identity, Outcome, Timing};
 use units::SystemdUnits;
-
-/// The file of the order, in the folder of records.
-const ORDER: &str = "order.json";
 
 /// Applies an order to the host's files.
 pub(super) async fn apply(systemd: &Systemd, arguments: &FilesArgs) -> Result<OperationReport, Failure> {
@@ -32,7 +29,7 @@ pub(super) async fn apply(systemd: &Systemd, arguments: &FilesArgs) -> Result<Op
         Some(_) => facts(systemd).await?,
         None => KubeletFacts::default(),
     };
-    let desired = order.desired(&grants, &kubelet).map_err(failed)?;
+    let desired = order.desired(&grants, &kubelet);
     let (units, timing) = (SystemdUnits(systemd), Timing::default());
     let change = Change { host: &host, units: &units, timing };
     let identity = Identity { order: &arguments.sha256, cluster: &order.cluster, instance: order.instance.as_deref() };

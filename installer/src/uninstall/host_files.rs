@@ -70,7 +70,7 @@ fn take_back(host: &Host, record: FileRecord, removal: &mut Removal) -> FileReco
             }),
         }
     }
-    record.roll_back()
+    record.roll_back("uninstalled before the confirmation")
 }
 
 fn restored(removal: &mut Removal, path: &str, put_back: impl FnOnce() -> io::Result<()>) {

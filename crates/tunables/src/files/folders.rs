@@ -9,6 +9,8 @@ use crate::keys::Refusal;
 /// Where a file belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The folder that a container mounts to see it.
+    pub folder: &'static str,
     /// The permit.
     pub grant: FileGrant,
     /// The unit that reads it.
@@ -48,17 +50,22 @@ pub fn place(path: &str) -> Result<Place, Refusal> {
 }
 
 /// Where a file belongs, also if reservations become this file.
-pub(crate) fn locate(path: &str) -> Result<Place, Refusal> {
+pub fn locate(path: &str) -> Result<Place, Refusal> {
     let (parent, name) = path.rsplit_once('/').ok_or(OUTSIDE)?;
     let (suffix, place) = match HOST_FOLDERS.iter().find(|folder| folder.path == parent) {
-        Some(HostFolder { suffix, grant, unit, .. }) => {
+        Some(HostFolder { path, suffix, grant, unit }) => {
             let is_of_sysctl = parent == SYSCTL_FOLDER;
-            (*suffix, Place { grant: *grant, unit: *unit, is_of_systemd: false, is_of_sysctl })
+            (*suffix, Place { folder: path, grant: *grant, unit: *unit, is_of_systemd: false, is_of_sysctl })
         }
         None => {
             let unit = unit_of(parent).ok_or(OUTSIDE)?;
-            let place =
-                Place { grant: FileGrant::HostCode, unit: Some(unit), is_of_systemd: true, is_of_sysctl: false };
+            let place = Place {
+                folder: SYSTEMD_FOLDER,
+                grant: FileGrant::HostCode,
+                unit: Some(unit),
+                is_of_systemd: true,
+                is_of_sysctl: false,
+            };
             (DROP_IN_SUFFIX, place)
         }
     };

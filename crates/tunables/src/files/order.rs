@@ -1,16 +1,20 @@
 //! The order for the program that writes files on a node: all files of the node's policies. The leader passes the order's hash
 //! separately, so that no program on the way can change the order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use api::node_policy::{FileGrant, HostUnit, KUBELET_FOLDER, KubeletReservations, SYSTEMD_FOLDER};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::answer::ItemState;
 use crate::document::{DesiredHostFile, DesiredReservations, DocumentMode, NodeDocument, is_default};
 use crate::files::folders::OWN_NAME;
-use crate::files::plan::{DesiredFile, DesiredFiles};
+use crate::files::plan::{DesiredFile, DesiredFiles, FileReport};
+use crate::files::record::RecordedReservations;
 use crate::files::reservations::{self, folder_of, unit_drop_in};
+use crate::item::KUBELET;
+use crate::keys::Refusal;
 
 /// The version of orders. A reader refuses later ones.
 pub const VERSION: u32 = 1;
@@ -132,29 +136,38 @@ impl FileOrder {
         }
     }
 
-    /// The files for a node with this kubelet.
-    ///
-    /// # Errors
-    /// In words, if the node cannot have its reservations.
-    pub fn desired(&self, grants: &[FileGrant], kubelet: &KubeletFacts) -> Result<DesiredFiles, String> {
+    /// The files that policies name.
+    pub fn explicit(&self, grants: &[FileGrant]) -> DesiredFiles {
         let file = |file: &OrderedFile| {
             let OrderedFile { path, content, mode, policy } = file.clone();
             (path, DesiredFile { content, mode, policy, is_rendered: false })
         };
-        let mut apply: BTreeMap<String, DesiredFile> = self.files.iter().map(file).collect();
-        if let Some(OrderedReservations { reservations, policy }) = &self.kubelet {
-            let rendered = render(reservations, kubelet)?;
-            apply.extend(rendered.into_iter().map(|(path, content)| {
-                (path, DesiredFile { content, mode: MODE, policy: policy.clone(), is_rendered: true })
-            }));
-        }
-        Ok(DesiredFiles {
-            apply,
-            report: BTreeMap::new(),
+        DesiredFiles {
+            apply: self.files.iter().map(file).collect(),
             restart: self.restart.clone(),
             kept: self.kept.clone(),
             grants: grants.to_vec(),
-        })
+            ..DesiredFiles::default()
+        }
+    }
+
+    /// The files for a node with this kubelet. Reservations that it cannot have hide no file: they are refused in words.
+    pub fn desired(&self, grants: &[FileGrant], kubelet: &KubeletFacts) -> DesiredFiles {
+        let mut desired = self.explicit(grants);
+        let Some(OrderedReservations { reservations, policy }) = &self.kubelet else { return desired };
+        let mut recorded = RecordedReservations::new(reservations);
+        match render(reservations, kubelet) {
+            Ok(rendered) => desired.apply.extend(rendered.into_iter().map(|(path, content)| {
+                (path, DesiredFile { content, mode: MODE, policy: policy.clone(), is_rendered: true })
+            })),
+            Err((state, message)) => {
+                recorded = RecordedReservations { state: Some(state), message: message.clone(), ..recorded };
+                let (path, policy) = (KUBELET.to_owned(), policy.clone());
+                desired.refused.push(FileReport { path, policy, state, message });
+            }
+        }
+        desired.kubelet = Some(recorded);
+        desired
     }
 }
 
@@ -162,33 +175,45 @@ fn sha256(text: &[u8]) -> String {
     format!("{:x}", Sha256::digest(text))
 }
 
-/// The files that reservations become on a node.
-fn render(reservations: &KubeletReservations, kubelet: &KubeletFacts) -> Result<Vec<(String, String)>, String> {
-    reservations::check(reservations).map_err(|refusal| refusal.to_string())?;
-    reservations::check_memory(reservations, kubelet.memory).map_err(|refusal| refusal.to_string())?;
+/// The paths that reservations may become: a drop-in of the kubelet, and one of its unit.
+pub(crate) fn rendered_paths() -> [String; 2] {
+    let unit = format!("{SYSTEMD_FOLDER}/{unit}.d/{OWN_NAME}", unit = HostUnit::Kubelet);
+    [format!("{KUBELET_FOLDER}/{OWN_NAME}"), unit]
+}
+
+/// The files that reservations become on a node, or why there are none.
+fn render(
+    reservations: &KubeletReservations,
+    kubelet: &KubeletFacts,
+) -> Result<Vec<(String, String)>, (ItemState, String)> {
+    let refused = |refusal: Refusal| (ItemState::Refused, refusal.to_string());
+    reservations::check(reservations).map_err(refused)?;
+    reservations::check_memory(reservations, kubelet.memory).map_err(refused)?;
     let own_unit = format!("--config-dir={KUBELET_FOLDER}");
     // Variables of the command are words of the environment. The names before = make no flag.
     let words = kubelet.environment.iter().filter_map(|variable| variable.split_once('=').map(|(_, value)| value));
     let words = words.flat_map(str::split_whitespace).map(str::to_owned);
     let command_line: Vec<String> = kubelet.start.iter().cloned().chain(words).collect();
     if let Some(flag) = reservations::outranked_by(reservations, &command_line) {
-        return Err(format!(
-            "the kubelet's flag --{flag} sets the same and outranks files. Remove it from the node pool."
-        ));
+        let message =
+            format!("the kubelet's flag --{flag} sets the same and outranks files. Remove it from the node pool.");
+        return Err((ItemState::Unsupported, message));
     }
-    let drop_in = (format!("{KUBELET_FOLDER}/{OWN_NAME}"), reservations::drop_in(reservations));
-    let unit_path = format!("{SYSTEMD_FOLDER}/{unit}.d/{OWN_NAME}", unit = HostUnit::Kubelet);
+    let [drop_in_path, unit_path] = rendered_paths();
+    let drop_in = (drop_in_path, reservations::drop_in(reservations));
     let is_own = kubelet.start.last() == Some(&own_unit);
     match folder_of(&command_line) {
         Some(folder) if folder.trim_end_matches('/') != KUBELET_FOLDER => {
-            Err(format!("the kubelet reads drop-ins from {folder}, and policies have none there."))
+            let message = format!("the kubelet reads drop-ins from {folder}, and policies have none there.");
+            Err((ItemState::Unsupported, message))
         }
         // A flag of another program stays; our flag comes from our drop-in.
         Some(_) if !is_own => Ok(vec![drop_in]),
         _ => {
             let start =
                 if is_own { kubelet.start.split_last().map_or(&[][..], |(_, rest)| rest) } else { &kubelet.start };
-            let unit = unit_drop_in(start).ok_or("systemd does not report one command of the kubelet's unit.")?;
+            let message = || "systemd does not report one command of the kubelet's unit.".to_owned();
+            let unit = unit_drop_in(start).ok_or_else(|| (ItemState::Unsupported, message()))?;
             Ok(vec![drop_in, (unit_path, unit)])
         }
     }
@@ -196,6 +221,8 @@ fn render(reservations: &KubeletReservations, kubelet: &KubeletFacts) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn kubelet(start: &str, environment: &[&str]) -> KubeletFacts {
@@ -218,7 +245,24 @@ mod tests {
     }
 
     fn paths(kubelet: &KubeletFacts) -> Result<Vec<String>, String> {
-        order().desired(&[FileGrant::HostCode], kubelet).map(|desired| desired.apply.into_keys().collect())
+        let desired = order().desired(&[FileGrant::HostCode], kubelet);
+        match desired.refused.first() {
+            Some(report) => Err(report.message.clone()),
+            None => Ok(desired.apply.into_keys().collect()),
+        }
+    }
+
+    #[test]
+    fn reservations_that_a_node_cannot_have_hide_no_file() {
+        let (path, content) = ("/etc/sysctl.d/90-web.conf".to_owned(), "vm.swappiness = 10\n".to_owned());
+        let file = OrderedFile { path, content, mode: 0o644, policy: "web".to_owned() };
+        let order = FileOrder { files: vec![file], ..order() };
+        let desired = order.desired(&[], &kubelet("/usr/bin/kubelet --system-reserved=cpu=1", &[]));
+        assert_eq!(desired.apply.len(), 1);
+        let FileReport { path, state, message, .. } = &desired.refused[0];
+        assert_eq!((path.as_str(), *state), (KUBELET, ItemState::Unsupported));
+        assert!(message.contains("--system-reserved"), "{message}");
+        assert_eq!(desired.kubelet.unwrap().state, Some(ItemState::Unsupported), "and the agent answers it");
     }
 
     const DROP_IN: &str = "/etc/kubernetes/kubelet.conf.d/90-oke-node-manager.conf";
@@ -228,13 +272,13 @@ mod tests {
     fn kubelet_without_folder_gets_one_and_keeps_its_own() {
         let bare = kubelet("/usr/bin/kubelet --config=/x $KUBELET_EXTRA_ARGS", &["KUBELET_EXTRA_ARGS=--v=2"]);
         assert_eq!(paths(&bare).unwrap(), [DROP_IN, UNIT]);
-        let first = order().desired(&[], &bare).unwrap();
+        let first = order().desired(&[], &bare);
         // The same again, now that the unit has our drop-in: nothing changes.
         let changed = kubelet(
             "/usr/bin/kubelet --config=/x $KUBELET_EXTRA_ARGS --config-dir=/etc/kubernetes/kubelet.conf.d",
             &["KUBELET_EXTRA_ARGS=--v=2"],
         );
-        assert_eq!(order().desired(&[], &changed).unwrap(), first);
+        assert_eq!(order().desired(&[], &changed), first);
         let has = kubelet("/usr/bin/kubelet --config-dir=/etc/kubernetes/kubelet.conf.d --v=2", &[]);
         assert_eq!(paths(&has).unwrap(), [DROP_IN]);
         let other = kubelet("/usr/bin/kubelet --config-dir=/etc/other.d", &[]);
@@ -251,7 +295,7 @@ mod tests {
 
     #[test]
     fn rendered_files_are_planned_and_policies_cannot_name_them() {
-        let desired = order().desired(&[FileGrant::HostCode], &kubelet("/usr/bin/kubelet", &[])).unwrap();
+        let desired = order().desired(&[FileGrant::HostCode], &kubelet("/usr/bin/kubelet", &[]));
         let observed = |path: &String| (path.clone(), crate::files::ObservedFile::Absent);
         let observed: BTreeMap<_, _> = desired.apply.keys().map(observed).collect();
         let plan = crate::files::plan(&desired, &crate::files::FileRecord::default(), &observed);

@@ -13,7 +13,7 @@ use api::node_policy::{FileGrant, HostUnit};
 use crate::answer::ItemState;
 use crate::files::check::{check, check_content};
 use crate::files::folders::{Place, locate};
-use crate::files::record::{FileRecord, FileState, Original, RecordedFile};
+use crate::files::record::{FileRecord, FileState, Original, RecordedFile, RecordedReservations};
 
 /// A file as a policy has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,10 @@ pub struct DesiredFiles {
     pub kept: BTreeSet<String>,
     /// What the cluster's owner permits.
     pub grants: Vec<FileGrant>,
+    /// What the record says about the kubelet's reservations afterwards.
+    pub kubelet: Option<RecordedReservations>,
+    /// What this node cannot have, whatever is there.
+    pub refused: Vec<FileReport>,
 }
 
 /// What is at a path.
@@ -71,6 +75,8 @@ pub struct FilePlan {
     pub reports: Vec<FileReport>,
     /// How many files match.
     pub in_sync: u32,
+    /// Whether a file cannot be undone without a permit.
+    pub is_blocked: bool,
 }
 
 /// A change.
@@ -137,7 +143,8 @@ impl FilePlan {
 pub fn plan(desired: &DesiredFiles, record: &FileRecord, observed: &BTreeMap<String, ObservedFile>) -> FilePlan {
     let unread = ObservedFile::Unusable("it was not read".to_owned());
     let at = |path: &String| observed.get(path).unwrap_or(&unread);
-    let mut plan = FilePlan { allowed: desired.restart.clone(), ..FilePlan::default() };
+    let (allowed, reports) = (desired.restart.clone(), desired.refused.clone());
+    let mut plan = FilePlan { allowed, reports, ..FilePlan::default() };
     let mut changed = record.owed.clone();
     for (path, file) in &desired.report {
         plan.compare(path, file, at(path));
@@ -153,11 +160,14 @@ pub fn plan(desired: &DesiredFiles, record: &FileRecord, observed: &BTreeMap<Str
         }
     }
     for (path, recorded) in record.files.iter().filter(|(path, _)| !desired.apply.contains_key(*path)) {
-        let is_kept = desired.kept.contains(&recorded.policy);
+        let (place, is_kept) = (locate(path).ok(), desired.kept.contains(&recorded.policy));
+        // Its folder is not mounted, so it is neither seen nor forgotten.
+        if place.is_some_and(|place| !desired.grants.contains(&place.grant)) && !is_kept {
+            plan.is_blocked = true;
+            continue;
+        }
         let is_changed = plan.undo(path, recorded, at(path), is_kept);
-        if let Ok(place) = locate(path)
-            && is_changed
-        {
+        if let Some(place) = place.filter(|_| is_changed) {
             plan.note_change(place, &mut changed);
         }
     }
@@ -175,11 +185,13 @@ fn permit(path: &str, file: &DesiredFile, grants: &[FileGrant]) -> Result<Place,
         false => check(path, &file.content, file.mode),
     };
     let place = place.map_err(|refusal| refused(ItemState::Refused, refusal.to_string()))?;
-    if !grants.contains(&place.grant) {
-        let message = format!("the chart's value {grant} is false. Set it to true.", grant = place.grant);
-        return Err(refused(ItemState::NotGranted, message));
-    }
-    Ok(place)
+    if grants.contains(&place.grant) { Ok(place) } else { Err(not_granted(path, &file.policy, place.grant)) }
+}
+
+/// What the cluster's owner does not permit.
+pub(crate) fn not_granted(path: &str, policy: &str, grant: FileGrant) -> FileReport {
+    let message = format!("the chart's value {grant} is false. Set it to true.");
+    FileReport { path: path.to_owned(), policy: policy.to_owned(), state: ItemState::NotGranted, message }
 }
 
 impl FilePlan {

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::node_policy::HostUnit;
+use api::node_policy::{HostUnit, KubeletReservations};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::answer::ItemState;
 use crate::document::is_default;
 use crate::files::plan::{FilePlan, StepAction};
+use crate::files::reservations;
 
 /// The version of the record. A reader refuses later ones.
 pub const VERSION: u32 = 1;
@@ -38,9 +40,38 @@ pub struct FileRecord {
     /// The order that was rolled back last: it is not tried again.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rejected: String,
+    /// Why it was rolled back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejection: Option<Rejection>,
+    /// What became of reservations of the kubelet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<RecordedReservations>,
     /// Fields of a later version.
     #[serde(flatten)]
     pub extra: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Why an order was rolled back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rejection {
+    /// In words.
+    pub message: String,
+    /// Uids of the policies whose files it changed.
+    pub policies: BTreeSet<String>,
+}
+
+/// Reservations that a program tried last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedReservations {
+    /// The hash of their drop-in.
+    pub sha256: String,
+    /// Why the node cannot have them; none if it has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<ItemState>,
+    /// The same in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// A file of a policy.
@@ -93,6 +124,24 @@ pub struct PendingChange {
     pub restart: BTreeSet<HostUnit>,
     /// The earlier value in the record.
     pub owed: BTreeSet<HostUnit>,
+    /// Whether the units stayed active after their restart, so that the leader may confirm the change.
+    pub is_proven: bool,
+    /// When the kubelet was about to restart, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubelet_started: Option<i64>,
+}
+
+impl RecordedReservations {
+    /// Of reservations that the node has.
+    pub fn new(reservations: &KubeletReservations) -> Self {
+        let FileState { sha256, .. } = FileState::of(reservations::drop_in(reservations).as_bytes(), 0);
+        Self { sha256, state: None, message: String::new() }
+    }
+
+    /// Whether these were tried.
+    pub fn is_of(&self, reservations: &KubeletReservations) -> bool {
+        self.sha256 == Self::new(reservations).sha256
+    }
 }
 
 impl FileState {
@@ -143,7 +192,8 @@ impl FileRecord {
         }
         next.version = VERSION;
         next.restart.clone_from(&plan.allowed);
-        next.owed.clone_from(&plan.restart);
+        // Those that wait for a permit are owed, too, until a policy gives it.
+        next.owed = plan.restart.union(&plan.waiting).copied().collect();
         next.pending = Some(pending);
         next
     }
@@ -156,14 +206,32 @@ impl FileRecord {
             next.owed.retain(|unit| !pending.units.contains(unit));
         }
         next.rejected.clear();
+        next.rejection = None;
         next
     }
 
-    /// The record after the files came back.
+    /// The record once the units of a change stayed active.
     #[must_use]
-    pub fn roll_back(&self) -> Self {
+    pub fn prove(&self, kubelet_started: Option<i64>) -> Self {
+        let mut next = self.clone();
+        if let Some(pending) = &mut next.pending {
+            (pending.is_proven, pending.kubelet_started) = (true, kubelet_started);
+        }
+        next
+    }
+
+    /// The record after the files came back, and why.
+    #[must_use]
+    pub fn roll_back(&self, reason: &str) -> Self {
         let mut next = self.clone();
         let Some(pending) = next.pending.take() else { return next };
+        let policy = |(path, before): (&String, &Option<RecordedFile>)| {
+            self.files.get(path).or(before.as_ref()).map(|file| file.policy.clone())
+        };
+        let policies = pending.records.iter().filter_map(policy).collect();
+        next.rejection = Some(Rejection { message: reason.to_owned(), policies });
+        // Whether the node has them is not known any more.
+        next.kubelet = None;
         for (path, record) in pending.records {
             match record {
                 Some(record) => drop(next.files.insert(path, record)),

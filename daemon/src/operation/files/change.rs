@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use installer::host_files::{Copies, Host, RECORD};
+use installer::host_files::{CONFIRMATION, Copies, Host, RECORD};
 use ipam::{read_state, write_atomically};
 use tokio::time::{Instant, sleep};
 use tunables::files::guard::{GUARD_DELAY, GUARD_UNIT, GuardCommand, GuardPaths, commands};
@@ -19,8 +19,8 @@ use tunables::files::{
     DesiredFiles, FilePlan, FileRecord, FileReport, HostUnit, ObservedFile, Original, PendingChange, StepAction, plan,
 };
 
+/// What the guard leaves when it put the files back.
 const MARKER: &str = "restored";
-const CONFIRMATION: &str = "confirmed";
 
 /// Units of the host.
 pub(super) trait Units {
@@ -96,8 +96,13 @@ impl<U: Units> Change<'_, U> {
         if let Err(error) = self.leave_unused(&mut plan).await {
             return Outcome::Failed(error);
         }
+        let is_known = record.kubelet == desired.kubelet;
+        let record = FileRecord { kubelet: desired.kubelet.clone(), ..record };
         if plan.is_empty() {
-            return Outcome::Applied(plan.reports);
+            return match if is_known { Ok(()) } else { self.store(&record) } {
+                Ok(()) => Outcome::Applied(plan.reports),
+                Err(error) => Outcome::Failed(error),
+            };
         }
         let begun = record.begin(&plan, identity.order);
         if let Err(error) = self.prepare(&plan, &begun).await {
@@ -106,9 +111,9 @@ impl<U: Units> Change<'_, U> {
             return Outcome::Failed(undone.err().map_or(error.clone(), |second| format!("{error}; {second}")));
         }
         let until = Instant::now() + self.timing.guard.saturating_sub(self.timing.margin);
-        match self.carry_out(&plan, identity, until).await {
+        match self.carry_out(&plan, &begun, until).await {
             Ok(()) => self.confirm(&begun, plan.reports).await,
-            Err(error) => match self.roll_back(&begun).await {
+            Err(error) => match self.roll_back(&begun, &error).await {
                 Ok(_) => Outcome::RolledBack(error),
                 // The guard is still there.
                 Err(second) => Outcome::RolledBack(format!("{error}; the rollback failed, too: {second}")),
@@ -118,7 +123,7 @@ impl<U: Units> Change<'_, U> {
 
     /// The record, after a change that an earlier run left unconfirmed is taken back.
     async fn recover(&self, identity: Identity<'_>) -> Result<FileRecord, String> {
-        let record = self.load()?;
+        let record = self.host.record()?;
         if !record.is_of(identity.cluster, identity.instance) {
             // A copied disk, or a new cluster: what was there before is not known any more.
             return Ok(self.new_record(identity));
@@ -126,16 +131,19 @@ impl<U: Units> Change<'_, U> {
         let record =
             FileRecord { instance: identity.instance.map(str::to_owned).or(record.instance.clone()), ..record };
         match record.pending {
-            Some(_) => self.roll_back(&record).await,
+            Some(_) => {
+                self.roll_back(&record, "the program that changed the files ended before the confirmation").await
+            }
             None => Ok(record),
         }
     }
 
     /// Units that do not run here read their files when they start.
     async fn leave_unused(&self, plan: &mut FilePlan) -> Result<(), String> {
-        for unit in plan.restart.clone() {
+        for unit in plan.restart.union(&plan.waiting).copied().collect::<Vec<_>>() {
             if !self.units.is_used(unit).await? {
                 plan.restart.remove(&unit);
+                plan.waiting.remove(&unit);
             }
         }
         Ok(())
@@ -184,7 +192,7 @@ impl<U: Units> Change<'_, U> {
         commands(pending, paths, self.timing.guard)
     }
 
-    async fn carry_out(&self, plan: &FilePlan, identity: Identity<'_>, until: Instant) -> Result<(), String> {
+    async fn carry_out(&self, plan: &FilePlan, begun: &FileRecord, until: Instant) -> Result<(), String> {
         for step in &plan.steps {
             let done = match &step.action {
                 StepAction::Write(file) => self.host.write(&step.path, file.content.as_bytes(), file.mode),
@@ -197,17 +205,27 @@ impl<U: Units> Change<'_, U> {
         if plan.reload {
             self.units.reload().await?;
         }
+        let mut kubelet_started = None;
         for unit in &plan.restart {
+            if *unit == HostUnit::Kubelet {
+                kubelet_started = unix_seconds();
+            }
             self.units.restart(*unit, until).await?;
         }
-        if plan.is_guarded() { self.wait_for_confirmation(identity, until).await } else { Ok(()) }
+        match &begun.pending {
+            Some(pending) if plan.is_guarded() => {
+                self.store(&begun.prove(kubelet_started))?;
+                self.wait_for_confirmation(&pending.order, until).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The agent leaves the order's hash when the leader saw the node Ready after the restart.
-    async fn wait_for_confirmation(&self, identity: Identity<'_>, until: Instant) -> Result<(), String> {
+    async fn wait_for_confirmation(&self, order: &str, until: Instant) -> Result<(), String> {
         let path = self.host.data(CONFIRMATION);
         while Instant::now() < until {
-            if read_state(&path).is_ok_and(|text| text.trim_ascii() == identity.order.as_bytes()) {
+            if read_state(&path).is_ok_and(|text| text.trim_ascii() == order.as_bytes()) {
                 return Ok(());
             }
             sleep(self.timing.poll).await;
@@ -222,7 +240,7 @@ impl<U: Units> Change<'_, U> {
             false => self.store(&begun.confirm()),
         });
         if let Err(error) = ended {
-            let second = self.roll_back(begun).await.err();
+            let second = self.roll_back(begun, &error).await.err();
             return Outcome::RolledBack(second.map_or(error.clone(), |second| format!("{error}; {second}")));
         }
         let pending = begun.pending.iter().flat_map(|pending| pending.records.keys());
@@ -236,7 +254,7 @@ impl<U: Units> Change<'_, U> {
 
     /// Brings back what the changed paths had, and restarts their units. Only when all of it is done, the guard and the record of the
     /// change end.
-    async fn roll_back(&self, begun: &FileRecord) -> Result<FileRecord, String> {
+    async fn roll_back(&self, begun: &FileRecord, reason: &str) -> Result<FileRecord, String> {
         let Some(pending) = &begun.pending else { return Ok(begun.clone()) };
         for (path, before) in &pending.before {
             let done = match before {
@@ -259,22 +277,8 @@ impl<U: Units> Change<'_, U> {
             return Err(problems.join("; "));
         }
         self.units.stop(GUARD_UNIT).await?;
-        let record = begun.roll_back();
+        let record = begun.roll_back(reason);
         self.store(&record).map(|()| record)
-    }
-
-    fn load(&self) -> Result<FileRecord, String> {
-        let path = self.host.data(RECORD);
-        let text = match read_state(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileRecord::default()),
-            read => read.map_err(|error| failed("read", RECORD, &error))?,
-        };
-        // A damaged record is never an empty one: the files of policies would become originals.
-        let record: FileRecord = serde_json::from_slice(&text).map_err(|error| format!("read {RECORD}: {error}"))?;
-        match record.version {
-            tunables::files::record::VERSION => Ok(record),
-            version => Err(format!("read {RECORD}: version {version} is of a later release")),
-        }
     }
 
     fn store(&self, record: &FileRecord) -> Result<(), String> {
@@ -283,6 +287,11 @@ impl<U: Units> Change<'_, U> {
         let written = written.and_then(|text| write_atomically(&self.host.data(RECORD), &text));
         written.map_err(|error| failed("write", RECORD, &error))
     }
+}
+
+fn unix_seconds() -> Option<i64> {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(elapsed.as_secs()).ok()
 }
 
 fn remove_if_any(path: &std::path::Path) -> io::Result<()> {

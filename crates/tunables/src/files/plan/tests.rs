@@ -73,6 +73,7 @@ fn planned(case: Case) -> FilePlan {
         restart: case.restart,
         kept: case.kept,
         grants: grants.into_iter().filter(|grant| case.grants.iter().any(|word| word == grant.as_str())).collect(),
+        ..DesiredFiles::default()
     };
     let recorded = |CaseRecord { original, applied }| RecordedFile {
         original: original.map_or(Original::Absent, |content| Original::Kept(state(&content))),
@@ -226,7 +227,7 @@ impl Node {
                 None => drop(self.files.remove(path)),
             }
         }
-        self.record = self.record.roll_back();
+        self.record = self.record.roll_back("lost");
     }
 
     fn happen(&mut self, event: Event) {
