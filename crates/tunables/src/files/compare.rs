@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::node_policy::{FileGrant, HostUnit};
 
 use crate::answer::{ItemReport, ItemState};
-use crate::document::{DocumentMode, NodeDocument};
+use crate::document::{DesiredReservations, DocumentMode, NodeDocument};
 use crate::files::answer::{FilesAnswer, FilesState};
 use crate::files::folders::{Place, locate};
 use crate::files::order::{FileOrder, OrderedReservations, rendered_paths};
@@ -259,7 +259,7 @@ impl Comparison<'_> {
         let desired = self.desired.apply.get(&report.path).or_else(|| self.desired.report.get(&report.path));
         let desired = desired.map(|file| FileState::of(file.content.as_bytes(), file.mode));
         let current = match self.observed.get(&report.path) {
-            Some(ObservedFile::Present(state)) => shown(state),
+            Some(ObservedFile::Present(state)) => state.to_string(),
             Some(ObservedFile::Absent) => "absent".to_owned(),
             Some(ObservedFile::Unusable(_)) | None => String::new(),
         };
@@ -268,17 +268,21 @@ impl Comparison<'_> {
             policy: self.name(&report.policy)?,
             state: report.state,
             current,
-            desired: desired.as_ref().map(shown).unwrap_or_default(),
+            desired: desired.map(|state| state.to_string()).or_else(|| self.reserved(report)).unwrap_or_default(),
             message: report.message.clone(),
         })
+    }
+
+    /// The reservations that a report is about.
+    fn reserved(&self, report: &FileReport) -> Option<String> {
+        let is_own = |desired: &&DesiredReservations| {
+            self.document.policy(desired.policy).is_some_and(|policy| policy.uid == report.policy)
+        };
+        let desired = self.document.kubelet.iter().find(is_own).filter(|_| report.path == KUBELET)?;
+        serde_json::to_string(&desired.reservations).ok()
     }
 
     fn name(&self, uid: &str) -> Option<String> {
         self.document.policies.iter().find(|policy| policy.uid == uid).map(|policy| policy.name.clone())
     }
-}
-
-/// What distinguishes a file, for people who compare it with `sha256sum` and `stat`.
-fn shown(state: &FileState) -> String {
-    format!("{:04o} {}", state.mode, state.sha256.get(..12).unwrap_or_default())
 }

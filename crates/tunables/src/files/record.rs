@@ -2,6 +2,7 @@
 //! Pure; the caller stores it, and the copies that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use api::node_policy::{HostUnit, KubeletReservations};
 use serde::{Deserialize, Serialize};
@@ -148,6 +149,13 @@ impl FileState {
     /// The state of a file.
     pub fn of(content: &[u8], mode: u32) -> Self {
         Self { sha256: format!("{:x}", Sha256::digest(content)), mode }
+    }
+}
+
+/// For people who compare it with `stat` and `sha256sum`.
+impl fmt::Display for FileState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o} {}", self.mode, self.sha256.get(..12).unwrap_or_default())
     }
 }
 

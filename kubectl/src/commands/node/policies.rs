@@ -3,9 +3,10 @@
 use command::page::Page;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tunables::item::HUGE_PAGES;
+use tunables::files::FileState;
+use tunables::item::{HUGE_PAGES, KUBELET};
 use tunables::links::{describe, options};
-use tunables::{AnsweredPolicy, DocumentMode, ItemReport, NodeAnswer, NodeDocument, PolicyState};
+use tunables::{AnsweredPolicy, DocumentMode, FilesState, ItemReport, NodeAnswer, NodeDocument, PolicyState};
 
 use crate::answer::Style;
 use crate::table::{cut, or_dash};
@@ -54,7 +55,7 @@ impl PolicyDetails {
             let is_current = self.answer.document == self.document.revision;
             let answered = self.answer.policy(&policy.uid).filter(|_| is_current);
             let mut reports: Vec<&ItemReport> = self.answer.items_of(&policy.name).collect();
-            let mut setting = |item: String, value: String, is_of_link: bool| {
+            let mut setting = |item: String, value: String, kind: SettingKind| {
                 let at = reports.iter().position(|report| report.item == item);
                 let found = match at.map(|at| reports.remove(at)) {
                     Some(report) => of_report(report),
@@ -62,7 +63,7 @@ impl PolicyDetails {
                         policy: policy.name.clone(),
                         item,
                         value,
-                        state: state(policy.mode, answered, is_of_link).to_owned(),
+                        state: self.state(policy.mode, answered, kind).to_owned(),
                         current: String::new(),
                         message: String::new(),
                     },
@@ -70,19 +71,53 @@ impl PolicyDetails {
                 settings.push(found);
             };
             let sysctls = self.document.sysctls.iter().filter(|it| it.policy == index);
-            sysctls.for_each(|it| setting(it.key.clone(), it.value.clone(), false));
+            sysctls.for_each(|it| setting(it.key.clone(), it.value.clone(), SettingKind::Value));
             let huge_pages = self.document.huge_pages.iter().filter(|it| it.policy == index);
-            huge_pages.for_each(|it| setting(HUGE_PAGES.to_owned(), it.enabled.as_str().to_owned(), false));
+            huge_pages
+                .for_each(|it| setting(HUGE_PAGES.to_owned(), it.enabled.as_str().to_owned(), SettingKind::Value));
             for it in self.document.links.iter().filter(|it| it.policy == index) {
                 let of = describe(&it.link.select);
                 options(&it.link)
                     .into_iter()
-                    .for_each(|(option, value)| setting(format!("link/{of}/{option}"), value, true));
+                    .for_each(|(option, value)| setting(format!("link/{of}/{option}"), value, SettingKind::Link));
+            }
+            for it in self.document.files.iter().filter(|it| it.policy == index) {
+                let value = FileState::of(it.content.as_bytes(), it.mode).to_string();
+                setting(it.path.clone(), value, SettingKind::File);
+            }
+            for it in self.document.kubelet.iter().filter(|it| it.policy == index) {
+                let value = serde_json::to_string(&it.reservations).unwrap_or_default();
+                setting(KUBELET.to_owned(), value, SettingKind::File);
             }
             settings.extend(reports.into_iter().map(of_report));
         }
         settings
     }
+
+    /// Of a setting about which the agent reports nothing.
+    fn state(&self, mode: DocumentMode, answered: Option<&AnsweredPolicy>, kind: SettingKind) -> &'static str {
+        let files = self.answer.files.as_ref().filter(|_| kind == SettingKind::File).map(|files| files.state);
+        match (mode, answered.map(|policy| policy.state), files) {
+            (DocumentMode::Keep, ..) => "kept",
+            (_, Some(PolicyState::Applying), Some(FilesState::Due)) => "waits for its Pod",
+            (_, Some(PolicyState::Applying), Some(FilesState::Changing)) => "being written",
+            (_, Some(PolicyState::Applying), Some(FilesState::Confirmable)) => "waits for the controller",
+            (_, None | Some(PolicyState::Applying), _) => "not reported yet",
+            // A rollback takes all files of the change back.
+            (_, _, Some(FilesState::RolledBack)) => "not applied",
+            // Of the links that it selects, those that differ have rows of their own.
+            _ if kind == SettingKind::Link => "in sync, unless listed",
+            _ => "in sync",
+        }
+    }
+}
+
+/// What a setting is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SettingKind {
+    Value,
+    Link,
+    File,
 }
 
 fn of_report(report: &ItemReport) -> NodeSetting {
@@ -93,17 +128,6 @@ fn of_report(report: &ItemReport) -> NodeSetting {
         state: report.state.as_str().to_owned(),
         current: report.current.clone(),
         message: report.message.clone(),
-    }
-}
-
-/// Of a setting about which the agent reports nothing.
-fn state(mode: DocumentMode, answered: Option<&AnsweredPolicy>, is_of_link: bool) -> &'static str {
-    match (mode, answered.map(|policy| policy.state)) {
-        (DocumentMode::Keep, _) => "kept",
-        (_, None | Some(PolicyState::Applying)) => "not reported yet",
-        // Of the links that it selects, those that differ have rows of their own.
-        _ if is_of_link => "in sync, unless listed",
-        _ => "in sync",
     }
 }
 

@@ -184,6 +184,7 @@ fn reservations_are_as_their_pod_recorded_them() {
     let found = compared(&named, &outranked, &[]);
     assert_eq!((answered(&found), items(&found)), (FilesState::Applied, vec![(KUBELET, ItemState::Unsupported)]));
     assert!(found.reports[0].message.contains("--system-reserved"));
+    assert_eq!(found.reports[0].desired, r#"{"systemReserved":{"cpu":"500m"}}"#);
     named.grants.clear();
     assert_eq!(items(&compared(&named, &recorded(&[]), &[])), [(KUBELET, ItemState::NotGranted)]);
     named.grants = [FileGrant::HostCode].into();
