@@ -34,6 +34,7 @@ mod planted;
 mod pod;
 mod pod_network;
 mod pods;
+mod policy_files;
 mod port;
 mod program;
 mod records;

@@ -158,7 +158,7 @@ fn policy_is_reported_then_applied_then_undone() {
     let post = |text: String| leader.ask(&agent, &Request::post(POLICY_PATH, text)).status;
     assert_eq!(post(other.to_string()), 409);
     assert_eq!(post("{\"version\": 1".to_owned()), 400);
-    assert_eq!(post(document("x", "apply", &[("net.core.somaxconn", &"1".repeat(20_000))]).to_string()), 400);
+    assert_eq!(post(document("x", "apply", &[("net.core.somaxconn", &"1".repeat(30_000))]).to_string()), 400);
     assert_eq!((leader.answer(&agent).document.as_str(), node.sysctl(BACKLOG).as_str()), ("b", "16384"));
 
     let answer = leader.send(&agent, &document("c", "", &[]));
