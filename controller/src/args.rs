@@ -131,12 +131,12 @@ pub(crate) struct Options {
     /// Intervals of reconciles and retries.
     #[command(flatten)]
     pub pace: Pace,
-    /// The longest time between two requests to a node's agent, in seconds. Up to 1,250 nodes each agent is asked every 30 s; the
+    /// The longest time between two requests to a node's agent, in seconds. Up to 1,250 nodes each agent is queried every 30 s; the
     /// interval grows by 30 s for each further 1,250
     #[arg(long = "agent-poll-seconds", global = true, env = "AGENT_POLL_SECONDS", default_value = "240", value_parser = seconds(10.0..=3600.0), value_name = "SECONDS")]
     pub agent_poll: Duration,
-    /// Seconds without an answer of a node's agent after which the conditions of the Node are Unknown. The agent is asked at
-    /// least once in four fifths of this
+    /// Seconds without an answer of a node's agent after which the conditions of the Node are Unknown. The agent is queried
+    /// at least once in four fifths of this time
     #[arg(long = "agent-silent-seconds", global = true, env = "AGENT_SILENT_SECONDS", default_value = "300", value_parser = seconds(30.0..=3600.0), value_name = "SECONDS")]
     pub agent_silent: Duration,
     /// Rules of health signals for the agents of all nodes, as JSON, which override the shipped rules; an agent's own HEALTH_RULES

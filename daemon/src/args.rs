@@ -182,9 +182,8 @@ pub struct Options {
     /// The instance metadata service, with its version; without IPv4: http://[fd00:c1::a9fe:a9fe]/opc/v2
     #[arg(long = "oci-metadata-base-url", global = true, env = "OCI_METADATA_BASE_URL", default_value = imds::DEFAULT_BASE_URL, value_name = "URL", value_parser = metadata_url)]
     pub metadata_url: String,
-    /// A file with this node's NativePodNetwork as JSON, instead of the API server's; a missing file means that there is none
-    /// yet [default: the API server if a service account's token is mounted, else nativepodnetwork.json in the data
-    /// directory]
+    /// A file with this node's NativePodNetwork as JSON, instead of the API server's. While the file is missing, there is
+    /// none yet [default: the API server if a service account's token is mounted, else nativepodnetwork.json in the data directory]
     #[arg(long, global = true, env = "NPN_FILE", value_name = "FILE", value_parser = absolute)]
     pub npn_file: Option<PathBuf>,
     /// The name of the agent's pod, from the downward API. The agent finds its DaemonSet by this name when it stops, and
@@ -205,7 +204,7 @@ pub struct Options {
     #[arg(long, global = true, env = "HEALTH_RULES", default_value = "/etc/oke-node-agent/health-rules.json")]
     #[arg(value_name = "FILE", value_parser = absolute)]
     pub health_rules: PathBuf,
-    /// The kubelet's `healthzPort`; with 0 the agent does not ask the kubelet whether it is healthy
+    /// The kubelet's `healthzPort`; with 0 the agent does not query the kubelet's health
     #[arg(long, global = true, env = "KUBELET_HEALTHZ_PORT", default_value = "10248", value_name = "PORT")]
     pub kubelet_healthz_port: u16,
     /// A second source about NVIDIA GPUs: the page of this node's dcgm-exporter, as `http://ADDRESS:PORT/PATH`. ADDRESS is 127.0.0.1,
@@ -239,7 +238,7 @@ pub struct Options {
     /// The address of /healthz, /readyz and /metrics
     #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// The TCP port, at NODE_IP, where the controller asks for this node's health; 0 closes it. Every request is refused
+    /// The TCP port, at NODE_IP, where the controller queries this node's health; 0 closes it. Every request is refused
     /// without a key of CONTROLLER_KEYS
     #[arg(long, global = true, env = "CHANNEL_PORT", default_value_t = 9810, value_name = "PORT")]
     pub channel_port: u16,

@@ -112,8 +112,8 @@ pub struct Options {
     /// The largest MTU of a pod's link; by default the VNIC's
     #[arg(long, env = "POD_MTU", value_name = "BYTES")]
     pub pod_mtu: Option<u32>,
-    /// Extra interfaces for pods that request them (vnic-attach): in our own configuration (auto), on another pod network as
-    /// well, by a copy of its configuration that sorts first (on), or nowhere (off)
+    /// Extra interfaces for pods that request them (vnic-attach). auto: in our own configuration. on: on another pod network as
+    /// well, through a copy of its configuration that sorts first. off: nowhere
     #[arg(long, env = "VNIC_ATTACH", value_enum, default_value = "auto", value_name = "WHERE")]
     pub vnic_attach: VnicAttach,
     /// Where things are.

@@ -106,8 +106,8 @@ pub struct TestSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: Option<LabelSelector>,
-    /// If true, each known address of a node is a source of its own, if the target has one of the same family: those of the Node
-    /// and of its VnicAttachments. False if absent.
+    /// If true, each known address of a Node and of its VnicAttachments is a source of its own, if the target has an address of the
+    /// same family. False if absent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub all_addresses: bool,
     /// If true, a short-lived probe Pod on the node sends, so that probes start in the pod network. False if absent.
@@ -223,8 +223,8 @@ pub enum TargetService {
     validation = Rule::new("!has(self.path) || self.type in ['HTTP', 'HTTPS']").message("path is for HTTP and HTTPS only").field_path(".path")
 )]
 pub struct TestProbe {
-    /// ICMP, TCP, UDP, HTTP, HTTPS (any certificate is accepted), DNS, PathMTU (full-size packets that no router may fragment),
-    /// Route (the kernel's route lookup, without a packet) or Throughput (TCP data for 2 seconds, between nodes).
+    /// The type of the probe. HTTPS accepts any certificate. PathMTU sends full-size packets that no router may fragment. Route is the
+    /// kernel's route lookup, without a packet. Throughput sends TCP data for 2 seconds, between nodes.
     #[serde(rename = "type")]
     pub kind: ProbeKind,
     /// The port, of TCP, UDP, HTTP, HTTPS and Throughput; HTTP uses 80 if absent, HTTPS 443, Throughput 5201, on which the

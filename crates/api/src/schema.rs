@@ -196,16 +196,19 @@ pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "properties": {
             "matchLabels": {
+                "description": "Labels that an object must have, with their values; none if absent.",
                 "type": "object", "maxProperties": 16, "additionalProperties": { "type": "string", "maxLength": 63, "pattern": NO_CONTROL_CHARACTERS }
             },
             "matchExpressions": {
+                "description": "Requirements on labels, at most 16, which an object must all meet; none if absent.",
                 "type": "array", "maxItems": 16, "x-kubernetes-list-type": "atomic",
                 "items": {
                     "type": "object", "required": ["key", "operator"],
                     "properties": {
-                        "key": { "type": "string", "minLength": 1, "maxLength": 317, "pattern": NO_CONTROL_CHARACTERS },
-                        "operator": { "type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"] },
+                        "key": { "description": "The label.", "type": "string", "minLength": 1, "maxLength": 317, "pattern": NO_CONTROL_CHARACTERS },
+                        "operator": { "description": "The comparison of the label.", "type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"] },
                         "values": {
+                            "description": "The values of In and NotIn, at most 64; none for Exists and DoesNotExist.",
                             "type": "array", "maxItems": 64, "x-kubernetes-list-type": "atomic",
                             "items": { "type": "string", "maxLength": 63, "pattern": NO_CONTROL_CHARACTERS }
                         }

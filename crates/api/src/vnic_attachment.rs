@@ -43,7 +43,7 @@ use crate::vnic_template::VnicTemplate;
     validation = Rule::new("!has(self.requestedAddresses) || self.requestedAddresses.filter(a, isIP(a) && ip(a).family() == 6).size() <= (has(self.ipv6Count) ? self.ipv6Count : 0)").message("has more IPv6 addresses than ipv6Count says").field_path(".requestedAddresses")
 )]
 pub struct VnicAttachmentSpec {
-    /// The OCID of the instance: its identity, unlike its Node's name and address. Cannot be changed.
+    /// The OCID of the instance: its identity, unlike the name and address of its Node. Cannot be changed.
     #[schemars(schema_with = "schema::instance")]
     pub instance_id: Ocid,
     /// Addresses that ipv4Count and ipv6Count must include, at most 8; any if absent.
@@ -73,21 +73,21 @@ pub struct VnicAttachmentStatus {
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text::<64>")]
     pub node_name: Option<String>,
-    /// The OCID of the VNIC, once it is attached. The metadata service and the OCI API list its MAC, VLAN tag and addresses
-    /// under it, as does `oke-node-agent pools` in the agent's pod of the node.
+    /// The OCID of the VNIC, once it is attached. The metadata service and the OCI API list the MAC, VLAN tag and addresses of the
+    /// VNIC under this OCID, as does `oke-node-agent pools` in the agent's pod of the node.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::vnic")]
     pub vnic_id: Option<Ocid>,
-    /// Its own address in each family of its subnet, IPv4 first: used by the host, never by a pod.
+    /// The VNIC's own address in each family of its subnet, IPv4 first: used by the host, never by a pod.
     #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::held_addresses::<2, 39>")]
     pub own_addresses: Vec<IpAddr>,
-    /// The IPv4 addresses in addition to its own, of a VNIC that pods share (purpose Attach, mode Shared). The node learns them here
-    /// alone: the metadata service lists additional addresses of IPv6 only.
+    /// The additional IPv4 addresses of a VNIC that pods share (purpose Attach, mode Shared). The node learns them only here: the
+    /// metadata service lists additional addresses of IPv6 only.
     #[serde(default, deserialize_with = "crate::lenient_list", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::held_addresses::<32, 15>")]
     pub pod_addresses: Vec<IpAddr>,
-    /// What the node's agent reports; absent until it does, and after the VNIC was replaced.
+    /// The report of the node's agent; absent until the first report, and after the VNIC was replaced.
     #[serde(default, deserialize_with = "crate::lenient", skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeReport>,
 }
@@ -98,11 +98,11 @@ pub struct VnicAttachmentStatus {
 pub struct NodeReport {
     /// Whether the VNIC is set up on the node.
     pub configured: bool,
-    /// The agent's word for why it is not, as in `oke-node-agent status`; absent if it is.
+    /// The agent's reason why the VNIC is not set up, as in `oke-node-agent status`; absent if it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::word::<0, 32>")]
     pub reason: String,
-    /// How many pods have the VNIC or an address of it by name; 0 if absent.
+    /// The number of pods that requested the VNIC by name and have it or one of its addresses; 0 if absent.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::count")]
     pub in_use: u32,

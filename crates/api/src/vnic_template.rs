@@ -33,17 +33,17 @@ pub struct VnicTemplate {
     /// The VNIC's name for pods, agent and people: a DNS label, unique on the instance. Cannot be changed.
     #[schemars(schema_with = "schema::dns_label")]
     pub name: VnicName,
-    /// Its use: Pods (pods get its addresses, if the NativePodNetwork lists it), Host (only the host uses it) or Attach (kept
-    /// for pods that request it by name). Cannot be changed.
+    /// The use of the VNIC. Pods: pods get its addresses, if the NativePodNetwork lists it. Host: only the host uses it. Attach: the
+    /// VNIC is kept for pods that request it by name. Cannot be changed.
     pub purpose: Purpose,
-    /// How pods use a VNIC of purpose Attach: Shared (several pods, each with one of its additional addresses) or Exclusive
-    /// (one pod at a time has the VNIC itself); Shared if absent. Cannot be changed.
+    /// How pods use a VNIC of purpose Attach; Shared if absent. Shared: several pods, each with one of its additional addresses.
+    /// Exclusive: one pod at a time has the VNIC itself. Cannot be changed.
     #[serde(default, skip_serializing_if = "AttachMode::is_shared")]
     pub mode: AttachMode,
-    /// The OCID of its subnet. Cannot be changed.
+    /// The OCID of the VNIC's subnet. Cannot be changed.
     #[schemars(schema_with = "schema::subnet")]
     pub subnet_id: Ocid,
-    /// The OCIDs of its network security groups, at most 5. None if absent.
+    /// The OCIDs of the VNIC's network security groups, at most 5; none if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::security_groups")]
     pub nsg_ids: Vec<Ocid>,
@@ -51,53 +51,53 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 1>")]
     pub nic_index: Option<u8>,
-    /// Its own private IPv4 address, in the subnet; any free one if absent. Only with purpose Host, or Attach with mode
-    /// Exclusive, and in a VnicProfile only if that selects one node. Used when the VNIC is created. Cannot be changed.
+    /// The VNIC's own private IPv4 address, in the subnet; any free address if absent. Only with purpose Host, or Attach with mode
+    /// Exclusive, and in a VnicProfile only if the profile selects one node. Used when the VNIC is created. Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::ipv4_address")]
     pub private_ip: Option<Ipv4Addr>,
-    /// The number of private IPv4 addresses in addition to its own, 0 to 255, or 32 if pods share it; 0 if absent. OCI's limit
-    /// is usually lower (31 or 63). A VNIC of mode Exclusive does not use them.
+    /// The number of private IPv4 addresses in addition to the VNIC's own, 0 to 255, or 32 if pods share the VNIC; 0 if absent. OCI's
+    /// limit is usually lower (31 or 63). A VNIC of mode Exclusive does not use these addresses.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::integer::<0, 255>")]
     pub ipv4_count: u8,
-    /// The number of IPv6 addresses in addition to its own, 0 to 255; 0 if absent. OCI's limit is usually lower (32).
+    /// The number of IPv6 addresses in addition to the VNIC's own, 0 to 255; 0 if absent. OCI's limit is usually lower (32).
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::integer::<0, 255>")]
     pub ipv6_count: u8,
-    /// The namespaces whose pods may use it, at most 32; none if absent. Only with purpose Attach.
+    /// The namespaces whose pods may use the VNIC, at most 32; none if absent. Only with purpose Attach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespaces")]
     pub allowed_namespaces: Vec<String>,
-    /// Whether the host reaches the VNIC's subnet through it; false if absent, and the host then uses it only for packets from
-    /// its address and for `routes`. Only with purpose Host.
+    /// Whether the host reaches the VNIC's subnet through the VNIC; false if absent. Without it, the host uses the VNIC only for
+    /// packets from its address and for `routes`. Only with purpose Host.
     #[serde(default, skip_serializing_if = "is_false")]
     pub subnet_route: bool,
-    /// Networks behind it, at most 16 routes; none if absent. With purpose Host the host uses them, with Attach the pods that
+    /// Networks behind the VNIC, at most 16 routes; none if absent. With purpose Host the host uses them, with Attach the pods that
     /// have the VNIC. With Pods they have no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub routes: Vec<Route>,
-    /// Its MTU in bytes, 1280 to 9000; 9000 if absent.
+    /// The VNIC's MTU in bytes, 1280 to 9000; 9000 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1280, 9000>")]
     pub mtu: Option<u16>,
-    /// Whether it may forward packets of other addresses; false if absent.
+    /// Whether the VNIC may forward packets of other addresses; false if absent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub skip_source_dest_check: bool,
-    /// Whether its own IPv4 address gets a public one at the attach; false if absent. Cannot be changed.
+    /// Whether the VNIC's own IPv4 address gets a public address at the attach; false if absent. Cannot be changed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub assign_public_ip: bool,
-    /// Its name in the OCI console, 1 to 255 characters; the VnicAttachment's name if absent.
+    /// The VNIC's name in the OCI console, 1 to 255 characters; the VnicAttachment's name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::display_name")]
     pub display_name: Option<String>,
-    /// Its free-form tags, at most 7 in addition to three of the controller; none if absent.
+    /// The VNIC's free-form tags, at most 7 in addition to three of the controller; none if absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::freeform_tags")]
     pub freeform_tags: BTreeMap<String, String>,
-    /// What happens to the VNIC when the VnicAttachment is deleted: Detach (which deletes it) or Orphan (it stays, with one tag
-    /// that marks it as released); Detach if absent.
+    /// What happens to the VNIC when the VnicAttachment is deleted; Detach if absent. Detach deletes the VNIC. Orphan leaves the VNIC,
+    /// with one tag that marks it as released.
     #[serde(default, skip_serializing_if = "OnDelete::is_detach")]
     pub on_delete: OnDelete,
 }

@@ -155,7 +155,7 @@ pub const fn result_word(succeeded: bool) -> &'static str {
 
 /// A table for docs/. `action` is what to do about a metric, by its name.
 pub fn markdown(descriptions: &[MetricDescription], action: impl Fn(&str) -> String) -> String {
-    let mut text = String::from("| metric | kind | labels | what | Action |\n|---|---|---|---|---|\n");
+    let mut text = String::from("| metric | type | labels | meaning | alert |\n|---|---|---|---|---|\n");
     for MetricDescription { name, kind, labels, help } in descriptions {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(text, "| `{name}` | {kind} | {} | {help} | {} |", labels.join(", "), action(name));

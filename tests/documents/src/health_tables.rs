@@ -25,7 +25,7 @@ pub fn signals() -> String {
             let sizes = if memory.is_empty() { memory } else { format!(" with {memory}") };
             format!("{}{shapes}{sizes} (`{}`, {}{samples})", rule.bound_text(*unit), rule.name, rule.severity)
         });
-        let bounds = bounds.collect::<Vec<_>>().join("; ");
+        let bounds = bounds.collect::<Vec<_>>().join("<br>");
         let bounds = match &*bounds {
             "" => controller_signal_healthy(name).unwrap_or("information"),
             bounds => bounds,
@@ -42,7 +42,7 @@ pub fn privileges() -> String {
         let mut sources: Vec<&str> = kind.signals.iter().map(|signal| signal.source).collect();
         sources.dedup();
         let (name, every) = (kind.name, kind.every.as_secs());
-        let _ = writeln!(text, "| `{name}` | {every} s | {} | {} |", sources.join("; "), kind.privilege);
+        let _ = writeln!(text, "| `{name}` | {every} s | {} | {} |", sources.join("<br>"), kind.privilege);
     }
     text
 }

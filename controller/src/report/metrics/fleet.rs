@@ -48,9 +48,9 @@ impl FleetMetrics {
             problems: all.family("fleet_problems", "Nodes with a problem, by signal and severity; other: conditions of the agent"),
             devices: all.family("fleet_faulty_devices", "GPUs, RDMA ports and other devices of nodes with a problem, by reason: a reason of AcceleratorsHealthy or HostHealthy, or a signal"),
             oldest: all.metric("fleet_oldest_summary_seconds", "Age of the oldest summary of a node whose state is known, in seconds"),
-            sweep: all.metric("fleet_sweep_seconds", "Seconds in which each agent was last asked once"),
+            sweep: all.metric("fleet_sweep_seconds", "Seconds that the last query of all agents took"),
             requests: all.family("agent_requests", "Requests to agents, by result: ok, unchanged, connect, handshake (a wrong key), slow, too_long, broken, status or unreadable; rules_refused: an agent that answered did not keep the rules"),
-            other_rules: all.metric("fleet_other_rules", "Nodes whose agent last reported other rules than the controller's HEALTH_RULES: not asked since a change, unable to keep them, without signals (HEALTH=off), or of release 0.2.0"),
+            other_rules: all.metric("fleet_other_rules", "Nodes whose agent last reported other rules than the controller's HEALTH_RULES: not queried since a change, unable to keep them, without signals (HEALTH=off), or of release 0.2.0"),
             rules_invalid: all.metric("health_rules_invalid", "1 while the file HEALTH_RULES cannot be sent to agents"),
             holds: all.metric("fleet_unknown_held", "1 while so many agents do not answer that no condition of a Node is set to Unknown"),
         }

@@ -162,7 +162,7 @@ reasons! {
     /// Why a condition of a VnicProfile holds or not.
     ProfileReason;
     Ready True on OnReady:
-        "All VNICs of all selected nodes are ready. A Node that the message names gets none: it is not an OCI instance, an older Node has its instance, or its instance is not of the node pool that its annotation names.",
+        "All VNICs of all selected nodes are ready. A Node that the message names gets no VNIC. It is not an OCI instance, an older Node has its instance, or its node pool is not the pool of its annotation.",
         "Nothing. If the message names a Node, read its Events.";
     NoNodes True on OnReady:
         "No node is selected; or, with allowNodeAnnotation, no selected node requests the profile; or the selected nodes get no VNIC (the message has the cause).",

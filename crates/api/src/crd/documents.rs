@@ -21,7 +21,7 @@ fn the_fields_and_the_reasons_are_documented() {
         let schema = serde_json::to_value(&crd.spec.versions[0].schema).unwrap();
         let schema = &schema["openAPIV3Schema"]["properties"];
         for part in ["spec", "status"] {
-            let mut table = "| field | what it holds | meaning |\n|---|---|---|\n".to_owned();
+            let mut table = "| field | type | meaning |\n|---|---|---|\n".to_owned();
             rows("", &schema[part], &mut table);
             holds(&format!("{} {part}", crd.spec.names.kind), &table);
         }

@@ -30,8 +30,8 @@ pub struct KubeletReservations {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::quantities::<4>")]
     pub kube_reserved: BTreeMap<String, String>,
-    /// Below which amounts the kubelet evicts pods at once, as quantities or percentages from 1% to 50%: all five signals of memory,
-    /// nodefs and imagefs, and pid.available as needed; unchanged if absent.
+    /// The amounts below which the kubelet evicts pods at once, as quantities or percentages from 1% to 50%; unchanged if absent.
+    /// All five signals of memory, nodefs and imagefs, and pid.available as needed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::quantities::<6>")]
     pub eviction_hard: BTreeMap<String, String>,

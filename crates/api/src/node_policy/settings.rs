@@ -33,7 +33,7 @@ use crate::schema;
 )]
 pub struct NodeSettings {
     /// Kernel settings by key, such as vm.max_map_count, at most 64; none if absent. docs/node-policies.md lists the keys with their
-    /// scope: most that begin with `net.` hold in the host's network only, and pods do not get them.
+    /// scope: most keys that begin with `net.` apply to the host's network only, not to pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::sysctls::<64>")]
     pub sysctls: BTreeMap<String, String>,

@@ -35,7 +35,7 @@ pub(super) const KIND: Kind = Kind {
             name: "kernel_full_tables",
             unit: Unit::Count,
             source: SOURCE,
-            why: "The connection or neighbour table was full, so packets were dropped.",
+            why: "The connection or neighbor table was full, so packets were dropped.",
             remedy: "See `conntrack_use` and `neighbour_use`.",
         },
     ],

@@ -26,7 +26,7 @@ pub(super) const KIND: Kind = Kind {
             name: "neighbour_overflows",
             unit: Unit::PerMinute,
             source: "`/proc/net/stat/{arp,ndisc}_cache`: table_fulls",
-            why: "The kernel could not add a neighbour: packets to it were lost.",
+            why: "The kernel could not add a neighbor: packets to that host were lost.",
             remedy: REMEDY,
         },
     ],

@@ -15,7 +15,7 @@ pub(super) const KIND: Kind = Kind {
         Signal {
             name: "pool_free",
             unit: Unit::Count,
-            source: "the agent's pools: addresses that are not held by a pod, of the family with the fewest",
+            source: "the agent's pools: free addresses of the family with the fewest",
             why: "Without a free address no new pod starts on this node.",
             remedy: "Delete pods, lower the kubelet's maxPods, or give the node pool more addresses per node.",
         },
@@ -29,7 +29,7 @@ pub(super) const KIND: Kind = Kind {
         Signal {
             name: "shared_vnic_free",
             unit: Unit::Count,
-            source: "the agent's pools: addresses that are not held by a pod, of the shared VNIC and family with the fewest",
+            source: "the agent's pools: free addresses of the shared VNIC and family with the fewest",
             why: "Without a free address, a new pod that requests this VNIC cannot start on this node.",
             remedy: "Delete pods that use the VNIC, or raise ipv4Count or ipv6Count of its VnicAttachment or profile.",
         },
