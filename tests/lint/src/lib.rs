@@ -18,7 +18,8 @@
 //!                                 ├─▶ links        paths named in documents exist
 //!                                 ├─▶ words        plain words in strings, comments and documents
 //!                                 ├─▶ names        plain words in identifiers
-//!                                 └─▶ prose        faults of sentences and tables that a pattern finds; older: exempt files
+//!                                 ├─▶ prose        faults of sentences and tables that a pattern finds; older: exempt files
+//!                                 └─▶ sentences    length of sentences in documents
 //! ```
 
 pub mod budgets;
@@ -39,6 +40,7 @@ pub mod older;
 pub mod portable;
 pub mod product;
 pub mod prose;
+pub mod sentences;
 pub mod source;
 pub mod tree;
 pub mod tuples;
@@ -85,6 +87,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(names::check(&tree));
     let older = OlderFiles::read(&root)?;
     findings.extend(older.without_exempt("prose", prose::check(&tree)));
+    findings.extend(sentences::check(&tree));
 
     for finding in &findings {
         println!("{finding}");

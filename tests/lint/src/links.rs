@@ -1,5 +1,5 @@
-//! Documents that name a file name one that exists: relative links, and paths in `code` that start with a folder or a
-//! file of the repository. Code blocks are left out: what they show may be on another machine.
+//! Documents that name a file name one that exists: relative links with their anchors, and paths in `code` that start with a
+//! folder or a file of the repository. Code blocks are left out: what they show may be on another machine.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -35,6 +35,11 @@ fn check_document(tree: &Tree, file: &Path, text: &str) -> Vec<Finding> {
         findings.extend(
             dead_links.map(|target| Finding::new("links", place.clone(), format!("the link {target} leads nowhere"))),
         );
+        let dead_anchors = link_targets(line).filter(|target| !has_anchor(tree, file, folder, target));
+        findings.extend(
+            dead_anchors
+                .map(|target| Finding::new("links", place.clone(), format!("{target}: the page has no such heading"))),
+        );
         let dead_paths = code_spans(line).filter(|span| names_nothing(tree, span));
         findings
             .extend(dead_paths.map(|span| Finding::new("links", place.clone(), format!("there is no file {span}"))));
@@ -55,6 +60,24 @@ fn link_targets(line: &str) -> impl Iterator<Item = &str> {
 /// The texts between single backticks.
 fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
+}
+
+/// Whether a link to a heading of a document names one that is there.
+fn has_anchor(tree: &Tree, file: &Path, folder: &Path, target: &str) -> bool {
+    let Some((path, anchor)) = target.split_once('#').filter(|(path, _)| !path.contains("://")) else { return true };
+    let document = if path.is_empty() { Some(file.to_owned()) } else { resolve(folder, path) };
+    let text = document.filter(|it| it.extension().is_some_and(|known| known == "md")).and_then(|it| tree.text(&it));
+    text.is_none_or(|text| anchors(text).any(|known| known == anchor))
+}
+
+/// The anchors of the headings, as GitHub makes them. Code blocks are left out.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let outside = text.split("```").step_by(2).flat_map(str::lines);
+    let headings = outside.filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    headings.map(|heading| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+    })
 }
 
 fn leads_somewhere(tree: &Tree, folder: &Path, target: &str) -> bool {
@@ -97,13 +120,14 @@ mod tests {
     use super::*;
 
     fn messages(document: &str, text: &str) -> Vec<String> {
-        let tree = Tree::of(&[(document, text), ("docs/one.md", ""), ("crates/vcn/src/lib.rs", "")]);
+        let one = "# One\n```\n# no heading\n```\n## A `part`, too\n";
+        let tree = Tree::of(&[(document, text), ("docs/one.md", one), ("crates/vcn/src/lib.rs", "")]);
         check_document(&tree, Path::new(document), text).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn links_to_files_folders_and_the_web_pass() {
-        let text = "[a](docs/one.md#part) [b](docs/) [c](https://x/y.md) [d](#here) [e](crates/vcn)\n[f]: docs/one.md";
+        let text = "# Here\n[a](docs/one.md#a-part-too) [b](docs/) [c](https://x/y.md#z) [d](#here) [e](crates/vcn)\n[f]: docs/one.md";
         assert_eq!(messages("README.md", text), [""; 0]);
         assert_eq!(
             messages("docs/decisions/two.md", "[a](../one.md) [b](/docs/one.md) [c](../../crates/vcn)"),
@@ -120,6 +144,17 @@ mod tests {
                 "README.md:2: the link docs/two.md leads nowhere [links]",
                 "README.md:2: the link ../outside.md leads nowhere [links]",
                 "README.md:3: the link docs/three.md leads nowhere [links]",
+            ]
+        );
+    }
+
+    #[test]
+    fn anchor_without_a_heading_is_found() {
+        assert_eq!(
+            messages("README.md", "[a](docs/one.md#no-heading) [b](#a-part-too)"),
+            [
+                "README.md:1: docs/one.md#no-heading: the page has no such heading [links]",
+                "README.md:1: #a-part-too: the page has no such heading [links]",
             ]
         );
     }
