@@ -88,8 +88,9 @@ fn forget_within(limit: Duration, addresses: impl IntoIterator<Item = IpAddr>) -
         return DeletionOutcome::All;
     }
     let start = Instant::now();
-    let delete = |socket: conntrack::Socket| socket.delete_by_addresses(&addresses, || start.elapsed() < limit);
-    match conntrack::Socket::open().and_then(delete) {
+    let delete =
+        |socket: conntrack::ConntrackSocket| socket.delete_by_addresses(&addresses, || start.elapsed() < limit);
+    match conntrack::ConntrackSocket::open().and_then(delete) {
         Ok(deleted) if !deleted.all => DeletionOutcome::Incomplete,
         Err(error) if !error.is_unsupported() => DeletionOutcome::Failed(error),
         Ok(_) | Err(_) => DeletionOutcome::All,

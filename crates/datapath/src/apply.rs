@@ -58,10 +58,10 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
         Change::Add(Object::NftTable(all)) | Change::Replace { to: Object::NftTable(all), .. } => {
             match all.tables.as_slice() {
                 [] => Ok(()),
-                tables => netlink::nft::Socket::open()?.replace_tables(tables),
+                tables => netlink::nft::NftSocket::open()?.replace_tables(tables),
             }
         }
-        Change::Delete(Object::NftTable(_)) => netlink::nft::Socket::open()?.delete_tables(vcn::NFT_TABLE),
+        Change::Delete(Object::NftTable(_)) => netlink::nft::NftSocket::open()?.delete_tables(vcn::NFT_TABLE),
         // A driver may refuse an address although it is the one it has.
         Change::Replace { from: Object::Link(have), to: Object::Link(link) } if have.mac == link.mac => {
             change_link(place, &LinkSpec { mac: None, ..link.clone() }, places)

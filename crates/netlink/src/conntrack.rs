@@ -46,7 +46,7 @@ pub fn is_idle(sysctl_root: &Path) -> bool {
 /// Two connection tracking sockets: what is found by one is deleted by the other before more is read, so that of however
 /// many connections only a few are ever kept in memory. They belong to the network namespace where they were opened.
 #[derive(Debug)]
-pub struct Socket {
+pub struct ConntrackSocket {
     list: Transport,
     delete: Transport,
 }
@@ -79,7 +79,7 @@ impl Emitable for Message {
     }
 }
 
-impl Socket {
+impl ConntrackSocket {
     /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors

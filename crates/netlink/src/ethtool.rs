@@ -47,7 +47,7 @@ const NESTED: u16 = 1 << 15;
 
 /// A socket of the family, in the network namespace where it was opened.
 #[derive(Debug)]
-pub struct Socket {
+pub struct EthtoolSocket {
     transport: Transport,
     family: u16,
 }
@@ -95,7 +95,7 @@ pub struct Feature {
 /// The features of a link by the kernel's names.
 pub type Features = BTreeMap<String, Feature>;
 
-impl Socket {
+impl EthtoolSocket {
     /// Opens a socket in the calling thread's network namespace; nothing where the kernel lacks the family (before Linux 5.6).
     ///
     /// # Errors

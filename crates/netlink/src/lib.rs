@@ -9,10 +9,10 @@
 //!   routing    Socket ──links()──▶ Vec<Link>          lists that the kernel filters; read again when interrupted
 //!                     ──add_route()──▶ ()             one request, one acknowledgement, one Error
 //!              Monitor ──drain()──▶ Vec<Event>        hints to reconcile
-//!   nft        nft::Socket ──replace_tables()──▶ ()   one transaction
-//!   conntrack  conntrack::Socket ──delete_by_addresses()──▶ count
+//!   nft        nft::NftSocket ──replace_tables()──▶ ()   one transaction
+//!   conntrack  conntrack::ConntrackSocket ──delete_by_addresses()──▶ count
 //!   devlink    health_reporters() ──▶ Vec<HealthReporter>
-//!   ethtool    ethtool::Socket ──rings()──▶ Rings     and channels, offloads
+//!   ethtool    ethtool::EthtoolSocket ──rings()──▶ Rings     and channels, offloads
 //!                │
 //!   wire         └─ Transport: requests, deadlines, acknowledgements, attributes
 //!

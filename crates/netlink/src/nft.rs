@@ -18,7 +18,7 @@ mod watch;
 
 pub use expression::{Direction, Expression, LinkMatch, Protocol, Rate};
 pub use forward_filter::{BlockingChain, ForwardPath};
-pub use socket::Socket;
+pub use socket::NftSocket;
 pub use watch::Watch;
 
 /// The longest rule comment, in bytes (the `nft` program's limit).

@@ -5,7 +5,7 @@
 #[path = "kernel/conntrack/tracked.rs"]
 mod tracked;
 
-use netlink::conntrack::Socket;
+use netlink::conntrack::ConntrackSocket;
 use tracked::{flood, fresh, ip, talk};
 
 /// The most memory that this process has ever had.
@@ -22,8 +22,12 @@ fn forgetting_many_connections_needs_memory_for_a_few() {
     talk(&netns, "10.0.1.8", "10.0.1.9");
     let before = memory_peak();
     let delete = |address| {
-        let deleted =
-            netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
+        let deleted = netns
+            .run(ConntrackSocket::open)
+            .unwrap()
+            .unwrap()
+            .delete_by_addresses(&[ip(address)].into(), || true)
+            .unwrap();
         deleted.connections
     };
     let deleted = delete("10.0.1.7");

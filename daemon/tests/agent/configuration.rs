@@ -79,7 +79,7 @@ fn process(agent: &Agent) -> (Vec<String>, usize, String) {
 fn valid_change_restarts_the_agent_in_place_while_pods_start() {
     let node = Node::with_pods();
     let agent = configured_at_rest(&node, "PODS_MAY_USE_METADATA=allow\n");
-    let rules = || node.inside(|| nft::Socket::open().unwrap().comments(TableFamily::Inet, vcn::NFT_TABLE).unwrap());
+    let rules = || node.inside(|| nft::NftSocket::open().unwrap().comments(TableFamily::Inet, vcn::NFT_TABLE).unwrap());
     let (before, allowed) = (process(&agent), rules());
     assert_eq!(before.2, "oke-node-agent\n");
     for (version, value) in [(2, "deny"), (3, "allow"), (4, "deny")] {

@@ -154,7 +154,9 @@ impl Node {
         let off = ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation", "rx-gro"];
         let off = off.map(|feature| (feature.to_owned(), false)).into();
         for netns in [&self.netns, &self.fabric] {
-            netns.run(|| ethtool::Socket::open().unwrap().unwrap().set_features(&name(link), &off).unwrap()).unwrap();
+            netns
+                .run(|| ethtool::EthtoolSocket::open().unwrap().unwrap().set_features(&name(link), &off).unwrap())
+                .unwrap();
         }
     }
 

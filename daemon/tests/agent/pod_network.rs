@@ -34,7 +34,7 @@ pub(crate) fn nft_table() -> Option<String> {
 /// Nothing of what the host does for pods; what it does for itself is there.
 fn left_alone(node: &Node) {
     for family in nft::TableFamily::ALL {
-        let table = || nft::Socket::open().unwrap().comments(family, vcn::NFT_TABLE).unwrap();
+        let table = || nft::NftSocket::open().unwrap().comments(family, vcn::NFT_TABLE).unwrap();
         assert_eq!(node.inside(table), None, "{family:?}");
     }
     assert!(!node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("1000 ")), "{:?}", node.rules(Family::Ipv4));

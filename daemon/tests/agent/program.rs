@@ -37,7 +37,7 @@ fn drift_is_repaired_within_a_second() {
     });
     let nft = |words: &str| drop(node.sh(&format!("nft {words}")));
     let comments = || -> Vec<String> {
-        let of = |family| nft::Socket::open().unwrap().comments(family, vcn::NFT_TABLE).unwrap();
+        let of = |family| nft::NftSocket::open().unwrap().comments(family, vcn::NFT_TABLE).unwrap();
         node.inside(|| nft::TableFamily::ALL.map(of)).into_iter().flatten().flatten().collect()
     };
     let whole = comments();

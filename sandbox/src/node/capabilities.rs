@@ -27,7 +27,7 @@ impl Capabilities {
         socket.add_link(&parent).during(|| "make a link to try VLANs on")?;
         let tag = VlanTag::new(1).map_err(|error| Error::Invalid(error.to_string()))?;
         let vlan = socket.add_link(&NewLink::new(name("a.1")?, LinkKind::Vlan { parent: PARENT, tag })).is_ok();
-        let nft = nft::Socket::open_in(&netns)
+        let nft = nft::NftSocket::open_in(&netns)
             .and_then(|mut socket| socket.comments(nft::TableFamily::Inet, vcn::NFT_TABLE))
             .is_ok();
         Ok(Self { vlan, nft })

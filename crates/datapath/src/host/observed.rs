@@ -107,7 +107,7 @@ fn rules(host: &Snapshot) -> Vec<Object> {
 
 /// The rules of all of our tables. Where one of them is missing, so are its rules, and all are written again.
 fn nft_tables() -> Result<Option<Object>, Error> {
-    let read = |family| nft::Socket::open().and_then(|mut socket| socket.comments(family, NFT_TABLE));
+    let read = |family| nft::NftSocket::open().and_then(|mut socket| socket.comments(family, NFT_TABLE));
     let mut found = None::<Vec<String>>;
     for family in nft::TableFamily::ALL {
         match read(family) {

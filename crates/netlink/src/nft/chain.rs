@@ -3,7 +3,7 @@
 
 use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage};
 
-use super::Socket;
+use super::NftSocket;
 use super::encode::HEADER_LEN;
 use super::socket::message;
 use crate::error::{Cause, Result};
@@ -39,7 +39,7 @@ pub(crate) struct ListedChain {
     pub(super) drops: bool,
 }
 
-impl Socket {
+impl NftSocket {
     /// A line for each base chain of each table: `ip filter FORWARD: filter at forward, priority 0, policy drop`.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use netlink_packet_netfilter::nftables::{NfTablesMessage, RuleAttribute, RuleMes
 
 use super::encode::HEADER_LEN;
 use super::socket::message;
-use super::{LinkMatch, Socket};
+use super::{LinkMatch, NftSocket};
 use crate::error::{Cause, Result};
 use crate::wire::attributes;
 
@@ -113,7 +113,7 @@ enum MatchResult {
 /// The rules of a table by their chains.
 type Rules = HashMap<String, Vec<Rule>>;
 
-impl Socket {
+impl NftSocket {
     /// The base chains that stop packets on any of these paths. Each rule is read once.
     ///
     /// # Errors

@@ -16,11 +16,11 @@ pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 
 /// An nf_tables socket. It belongs to the network namespace where it was opened.
 #[derive(Debug)]
-pub struct Socket {
+pub struct NftSocket {
     pub(super) transport: Transport,
 }
 
-impl Socket {
+impl NftSocket {
     /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors

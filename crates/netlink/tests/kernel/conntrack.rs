@@ -5,7 +5,7 @@ mod tracked;
 use std::collections::HashSet;
 use std::net::{IpAddr, UdpSocket};
 
-use netlink::conntrack::{DeletedConnections, Socket, counts};
+use netlink::conntrack::{ConntrackSocket, DeletedConnections, counts};
 use tracked::{deliver, flood, fresh, ip, talk};
 use vcn::{ConntrackCounts, IfName};
 
@@ -33,8 +33,12 @@ fn deletion_keeps_connections_of_other_addresses() {
     talk(&netns, "10.0.1.8", "10.0.1.9");
     talk(&netns, "fd00::7", "fd00::8");
     let delete = |address| {
-        let deleted =
-            netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
+        let deleted = netns
+            .run(ConntrackSocket::open)
+            .unwrap()
+            .unwrap()
+            .delete_by_addresses(&[ip(address)].into(), || true)
+            .unwrap();
         deleted.connections
     };
     assert_eq!(delete("10.0.1.7"), 2, "as source and as destination");
@@ -50,7 +54,7 @@ fn many_addresses_of_both_families_are_forgotten_together() {
     talk(&netns, "fd00::7", "fd00::9");
     talk(&netns, "fd00::9", "fd00::9");
     let delete = |addresses: &HashSet<IpAddr>| {
-        netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(addresses, || true).unwrap()
+        netns.run(ConntrackSocket::open).unwrap().unwrap().delete_by_addresses(addresses, || true).unwrap()
     };
     let all = |connections| DeletedConnections { connections, all: true };
     let gone = ["10.0.1.7", "10.0.1.8", "fd00::7", "fd00::8"].map(ip).into();
@@ -74,7 +78,7 @@ fn stopped_deletion_reports_incomplete_and_can_continue_later() {
             calls += 1;
             calls < 2
         };
-        let deleted = netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&addresses, stop).unwrap();
+        let deleted = netns.run(ConntrackSocket::open).unwrap().unwrap().delete_by_addresses(&addresses, stop).unwrap();
         forgotten += deleted.connections;
         rounds += 1;
         assert!(deleted.all || (1..1000).contains(&deleted.connections), "{deleted:?}");
@@ -83,7 +87,7 @@ fn stopped_deletion_reports_incomplete_and_can_continue_later() {
         }
     }
     assert!(rounds > 2 && forgotten > 2000, "{forgotten} in {rounds} rounds");
-    let again = netns.run(Socket::open).unwrap().unwrap().delete_by_addresses(&addresses, || false).unwrap();
+    let again = netns.run(ConntrackSocket::open).unwrap().unwrap().delete_by_addresses(&addresses, || false).unwrap();
     assert_eq!(again, DeletedConnections { connections: 0, all: true }, "the end of a list is its end");
 }
 
@@ -104,7 +108,8 @@ fn a_connection_that_was_translated_is_found_by_either_address() {
             let sender = UdpSocket::bind(("10.0.1.7", 0)).unwrap();
             for address in ["192.0.2.1", "10.0.1.8"] {
                 deliver(&sender, (ip("192.0.2.1"), 5353).into(), &receiver);
-                let deleted = Socket::open().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
+                let deleted =
+                    ConntrackSocket::open().unwrap().delete_by_addresses(&[ip(address)].into(), || true).unwrap();
                 assert_eq!(deleted.connections, 1, "{address}");
             }
         })

@@ -11,7 +11,7 @@ fn channels_and_offloads_of_a_veth_change() {
     let one = "one".parse().unwrap();
     netns
         .run(|| {
-            let mut socket = ethtool::Socket::open().unwrap().unwrap();
+            let mut socket = ethtool::EthtoolSocket::open().unwrap().unwrap();
             assert!(socket.rings(&one).unwrap_err().is_unsupported());
             assert!(socket.set_rings(&one, Some(512), None).unwrap_err().is_unsupported());
             let channels = socket.channels(&one).unwrap();

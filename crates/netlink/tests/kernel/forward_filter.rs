@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use netlink::Netns;
-use netlink::nft::{ForwardPath, LinkMatch, Socket, Watch};
+use netlink::nft::{ForwardPath, LinkMatch, NftSocket, Watch};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
@@ -26,7 +26,7 @@ fn to_pods() -> ForwardPath {
 fn blocking(commands: &[&str]) -> Vec<String> {
     let netns = Netns::create().unwrap();
     commands.iter().for_each(|command| run(&netns, command));
-    let look = || Socket::open().unwrap().blocking_chains(&[from_pods(), to_pods()]).unwrap();
+    let look = || NftSocket::open().unwrap().blocking_chains(&[from_pods(), to_pods()]).unwrap();
     netns.run(look).unwrap().iter().map(|chain| format!("{chain} {}", chain.how)).collect()
 }
 
@@ -55,7 +55,7 @@ fn filter_reads_rules_once_for_any_number_of_links() {
         from: LinkMatch::Exact(format!("ens{last}").parse().unwrap()),
     };
     let look = |ways: &[ForwardPath]| {
-        let (mut socket, before) = (Socket::open().unwrap(), worked());
+        let (mut socket, before) = (NftSocket::open().unwrap(), worked());
         let texts: Vec<String> = socket.blocking_chains(ways).unwrap().iter().map(ToString::to_string).collect();
         (worked() - before, texts)
     };

@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use netlink::nft::{Chain, ChainKind, Direction, Expression, Hook, LinkMatch, Rate, Rule, Socket, Table, TableFamily};
+use netlink::nft::{
+    Chain, ChainKind, Direction, Expression, Hook, LinkMatch, NftSocket, Rate, Rule, Table, TableFamily,
+};
 use netlink::{Cause, Errno, Netns};
 use vcn::{IfName, Mark};
 
@@ -98,11 +100,11 @@ const ARP_LISTED: &str = r#"table arp vcn-test {
 #[test]
 fn tables_of_two_families_are_replaced_atomically() {
     let netns = Netns::create().unwrap();
-    let mut socket = Socket::open_in(&netns).unwrap();
+    let mut socket = NftSocket::open_in(&netns).unwrap();
     socket.replace_tables(&[sample(), arp()]).unwrap_or_else(|error| panic!("{error}: {}", error.cause()));
     assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
     assert_eq!(nft(&netns, &["list", "table", "arp", "vcn-test"]), ARP_LISTED);
-    let comments = |socket: &mut Socket, family| socket.comments(family, "vcn-test").unwrap().unwrap();
+    let comments = |socket: &mut NftSocket, family| socket.comments(family, "vcn-test").unwrap().unwrap();
     assert_eq!(comments(&mut socket, TableFamily::Arp), ["too many"]);
     assert_eq!(comments(&mut socket, TableFamily::Inet), ["whole mark", "too many", "v6", "", "out by the primary"]);
     // A kernel's own check, of the second table: addresses are translated in no table of family arp.
@@ -121,7 +123,7 @@ fn tables_of_two_families_are_replaced_atomically() {
 #[test]
 fn replacing_leaves_nothing_of_what_was_there() {
     let netns = Netns::create().unwrap();
-    let mut socket = Socket::open_in(&netns).unwrap();
+    let mut socket = NftSocket::open_in(&netns).unwrap();
     socket.replace_tables(&[sample()]).unwrap();
     nft(&netns, &["add", "chain", "inet", "vcn-test", "unknown"]);
     nft(&netns, &["add", "rule", "inet", "vcn-test", "forward", "drop"]);
@@ -132,7 +134,7 @@ fn replacing_leaves_nothing_of_what_was_there() {
 #[test]
 fn refused_table_changes_nothing_and_error_names_the_rule() {
     let netns = Netns::create().unwrap();
-    let mut socket = Socket::open_in(&netns).unwrap();
+    let mut socket = NftSocket::open_in(&netns).unwrap();
     socket.replace_tables(&[sample()]).unwrap();
     let mut bad = sample();
     // Masquerading belongs after routing.
@@ -147,7 +149,7 @@ fn refused_table_changes_nothing_and_error_names_the_rule() {
 #[test]
 fn other_tables_are_left_alone_and_deleting_twice_is_fine() {
     let netns = Netns::create().unwrap();
-    let mut socket = Socket::open_in(&netns).unwrap();
+    let mut socket = NftSocket::open_in(&netns).unwrap();
     nft(&netns, &["add", "table", "inet", "others"]);
     nft(&netns, &["add", "chain", "inet", "others", "forward"]);
     nft(&netns, &["add", "rule", "inet", "others", "forward", "accept", "comment", "other"]);
@@ -163,7 +165,7 @@ fn other_tables_are_left_alone_and_deleting_twice_is_fine() {
 #[test]
 fn invalid_rule_is_refused_before_it_reaches_kernel() {
     let netns = Netns::create().unwrap();
-    let mut socket = Socket::open_in(&netns).unwrap();
+    let mut socket = NftSocket::open_in(&netns).unwrap();
     let rules = [
         Rule::new("x".repeat(128), [Expression::Accept]),
         Rule::new("empty prefix", [Expression::Iifname(LinkMatch::Prefix(String::new()))]),
@@ -186,7 +188,7 @@ fn replace_tables_without_capability_fails_with_eperm() {
     let netns = Netns::create().unwrap();
     let error = netns
         .run(|| {
-            let mut socket = Socket::open().unwrap();
+            let mut socket = NftSocket::open().unwrap();
             drop_capabilities();
             socket.replace_tables(&[sample()]).unwrap_err()
         })
@@ -198,7 +200,7 @@ fn replace_tables_without_capability_fails_with_eperm() {
 #[ignore = "needs a kernel without nf_tables: run by tests/uml/run"]
 fn kernel_without_nf_tables_is_reported_as_unsupported() {
     // It may have the rest of netfilter.
-    let outcome = Socket::open().and_then(|mut socket| socket.comments(TableFamily::Inet, "vcn-test"));
+    let outcome = NftSocket::open().and_then(|mut socket| socket.comments(TableFamily::Inet, "vcn-test"));
     assert!(outcome.unwrap_err().is_unsupported());
 }
 
@@ -215,9 +217,9 @@ fn drop_capabilities() {
 #[test]
 fn base_chains_of_all_programs_are_listed() {
     let netns = Netns::create().unwrap();
-    let listed = || netns.run(|| Socket::open().unwrap().base_chains().unwrap()).unwrap();
+    let listed = || netns.run(|| NftSocket::open().unwrap().base_chains().unwrap()).unwrap();
     assert_eq!(listed(), [""; 0]);
-    netns.run(|| Socket::open().unwrap().replace_tables(&[sample(), arp()]).unwrap()).unwrap();
+    netns.run(|| NftSocket::open().unwrap().replace_tables(&[sample(), arp()]).unwrap()).unwrap();
     nft(&netns, &["add table ip filter"]);
     nft(&netns, &["add chain ip filter LATER"]);
     nft(&netns, &["add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"]);

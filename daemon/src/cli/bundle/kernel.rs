@@ -59,7 +59,7 @@ pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>
     dump("net/rules.txt", &rules)?;
     dump("net/routes.txt", &|socket| routes(socket, &names))?;
     dump("net/neighbours.txt", &|socket| neighbours(socket, &names))?;
-    let chains = nft::Socket::open().and_then(|mut socket| socket.base_chains());
+    let chains = nft::NftSocket::open().and_then(|mut socket| socket.base_chains());
     archive.result("net/nft.txt", chains.map(|lines| lines.join("\n") + "\n").map_err(|error| chain(&error)))?;
     archive.text("net/sysctls.txt", &settings(sysctl_root, &links))?;
     for file in PROC {

@@ -122,7 +122,7 @@ impl Worker {
             return Ok(());
         }
         let begun = Instant::now();
-        let socket = conntrack::Socket::open().map_err(|error| chain(&error))?;
+        let socket = conntrack::ConntrackSocket::open().map_err(|error| chain(&error))?;
         let deleted = socket.delete_by_addresses(addresses, || begun.elapsed() < WALK_TIMEOUT);
         let deleted = deleted.map_err(|error| chain(&error))?;
         self.agent.metrics.connections_forgotten(deleted.connections);

@@ -110,7 +110,7 @@ impl ForwardFilter {
         }
         let (ways, begun) = (ways(network), Instant::now());
         if self.ways != ways || self.not_before.is_none_or(|at| at <= begun) {
-            let read = netlink::nft::Socket::open().and_then(|mut socket| socket.blocking_chains(&ways));
+            let read = netlink::nft::NftSocket::open().and_then(|mut socket| socket.blocking_chains(&ways));
             self.ways = ways;
             self.note(read);
             self.not_before = begun.checked_add(begun.elapsed().saturating_mul(CHECK_PAUSE));

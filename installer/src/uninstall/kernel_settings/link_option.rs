@@ -44,7 +44,7 @@ pub fn read_link_option(
         LinkOption::TxQueueLength => return Ok(Some(known.queue_length.to_string())),
         _ => {}
     }
-    let Some(mut device) = ethtool::Socket::open()? else { return Ok(None) };
+    let Some(mut device) = ethtool::EthtoolSocket::open()? else { return Ok(None) };
     let quantity = match option {
         LinkOption::RingRx => supported(device.rings(link))?.map(|it| it.rx),
         LinkOption::RingTx => supported(device.rings(link))?.map(|it| it.tx),
@@ -81,7 +81,7 @@ pub fn write_link_option(
         (LinkOption::TxQueueLength, Some(number)) => return change(LinkChange::QueueLength(number)),
         _ => {}
     }
-    let Some(mut device) = ethtool::Socket::open()? else { return Ok(false) };
+    let Some(mut device) = ethtool::EthtoolSocket::open()? else { return Ok(false) };
     let written = match (option, number) {
         (LinkOption::RingRx, Some(_)) => device.set_rings(link, number, None),
         (LinkOption::RingTx, Some(_)) => device.set_rings(link, None, number),

@@ -22,7 +22,7 @@ pub(crate) fn fresh(addresses: &[&str]) -> Netns {
     let rules = vec![Rule::new("track", [Expression::CtDirection(Direction::Original), Expression::Accept])];
     let chain = Chain { name: "out".to_owned(), hook: Hook::Output, kind: ChainKind::Filter, priority: 0, rules };
     let table = Table { family: TableFamily::Inet, name: "track".to_owned(), chains: vec![chain] };
-    nft::Socket::open_in(&netns).unwrap().replace_tables(&[table]).unwrap();
+    nft::NftSocket::open_in(&netns).unwrap().replace_tables(&[table]).unwrap();
     netns
 }
 

@@ -101,7 +101,7 @@ fn add_avoids_address_with_undeleted_connections() {
     let all = node
         .host
         .run(|| {
-            conntrack::Socket::open()
+            conntrack::ConntrackSocket::open()
                 .unwrap()
                 .delete_by_addresses(&[ip("10.0.0.8")].into(), || true)
                 .unwrap()
