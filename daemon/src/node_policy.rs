@@ -98,7 +98,6 @@ impl NodePolicies {
         }
     }
 
-    /// The present answer.
     pub(crate) fn answer(&self) -> NodeAnswer {
         self.answered.borrow().answer.clone()
     }

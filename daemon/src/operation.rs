@@ -18,7 +18,6 @@ use systemd::Systemd;
 
 use crate::args::{Operation, OperationArgs};
 
-/// A failed operation.
 #[derive(Debug)]
 struct Failure {
     reason: TaskReason,

@@ -51,7 +51,6 @@ pub(crate) struct CaptureDownloads {
     free: Arc<Semaphore>,
 }
 
-/// A finished capture.
 struct Finished {
     uid: String,
     node: String,

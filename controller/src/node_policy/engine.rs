@@ -65,7 +65,6 @@ pub(crate) struct World<'a> {
     pub now: Instant,
 }
 
-/// What to do.
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     pub send: Vec<(String, NodeDocument)>,

@@ -7,7 +7,6 @@ use api::node_policy::{PolicyRemoval, Rollout};
 use api::{NodePolicyStatus, PolicyReason};
 use tunables::{DocumentMode, PolicyState};
 
-/// A policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PolicyFacts<'a> {
     /// The revision of its spec.
@@ -54,7 +53,6 @@ pub(crate) struct NodeFacts<'a> {
     pub is_busy: bool,
 }
 
-/// A node's agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AgentState {
     /// This leader has not heard of it, and does not know yet whether it answers.
@@ -89,7 +87,6 @@ pub(crate) struct NodeFault {
     pub item: String,
 }
 
-/// The whole fleet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FleetFacts {
     /// Whether the cluster's stop switch is on.

@@ -10,7 +10,6 @@ use super::facts::{AgentState, NodeFault};
 use crate::cluster::store::NodeView;
 use crate::fleet::judge::AgentFacts;
 
-/// A node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeInput<'a> {
     pub view: &'a NodeView,
@@ -90,7 +89,6 @@ impl NodeInput<'_> {
         is_whole.then(|| new.next()).flatten().map(|item| NodeFault { reason: PolicyReason::NewProblem, item })
     }
 
-    /// Its critical problems.
     fn problems(&self) -> impl Iterator<Item = String> + use<'_> {
         let summary = match self.agent {
             AgentFacts::Answered { summary, .. } => Some(summary),

@@ -64,9 +64,7 @@ pub(crate) struct NodePolicies {
 
 /// Whose documents they are.
 pub(crate) struct DocumentOrigin {
-    /// The cluster's uid.
     pub cluster: String,
-    /// This leader's.
     pub term: LeaderTerm,
 }
 

@@ -72,13 +72,11 @@ pub(crate) struct StepInput {
 /// A node that another task reboots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtherReboot {
-    /// The task's.
     pub uid: String,
     pub node: String,
     pub step: String,
 }
 
-/// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing; it waits for this.

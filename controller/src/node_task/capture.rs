@@ -30,7 +30,6 @@ const REQUEST: Duration = Duration::from_secs(20);
 /// What the agent answered.
 #[derive(Debug, PartialEq, Eq)]
 enum Observed {
-    /// It could start.
     Possible,
     Progress(CaptureProgress),
     Refused(Refusal),

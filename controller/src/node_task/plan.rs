@@ -43,7 +43,6 @@ pub(crate) struct TaskInput<'a> {
     pub is_undone: bool,
 }
 
-/// What follows.
 #[derive(Debug, Default)]
 pub(crate) struct TaskPlan {
     /// The status, if it is another one.

@@ -23,7 +23,6 @@ pub(crate) struct Reboots {
     memories: Mutex<HashMap<String, RebootMemory>>,
 }
 
-/// Of one reboot.
 #[derive(Clone, Debug)]
 pub(crate) struct RebootMemory {
     /// The step as its status has it, and since when this leader has watched it.

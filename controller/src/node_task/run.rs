@@ -45,7 +45,6 @@ const WORDS_EVERY: Duration = Duration::from_secs(10);
 /// Objects per page of a list.
 const PAGE: u32 = 100;
 
-/// The leader's task.
 pub(crate) struct TaskRunner {
     pub context: TaskContext,
 }

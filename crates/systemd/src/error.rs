@@ -12,21 +12,21 @@ pub enum Error {
     Connect {
         /// The path of the socket.
         socket: String,
-        /// Why.
+        /// The answer of the bus.
         source: Box<zbus::Error>,
     },
     /// systemd refused a call, or did not answer in time.
     #[error("{operation}")]
     Call {
-        /// What was requested.
+        /// The operation that was requested.
         operation: String,
-        /// Why.
+        /// The answer of the bus.
         source: Box<zbus::Error>,
     },
     /// A command did not end in time, and still runs.
     #[error("{unit} still runs after {limit:?}")]
     StillRunning {
-        /// Its unit.
+        /// The unit that is still running.
         unit: String,
         /// How long the caller waited.
         limit: Duration,
@@ -34,9 +34,9 @@ pub enum Error {
     /// An answer does not have the documented form.
     #[error("{operation}: systemd's answer lacks {property}")]
     Answer {
-        /// What was requested.
+        /// The operation that was requested.
         operation: String,
-        /// What is missing.
+        /// The property that the answer lacks.
         property: &'static str,
     },
 }

@@ -15,7 +15,7 @@ const SERVICE: &str = "org.freedesktop.systemd1.Service";
 /// Between two reads of its state.
 const POLL: Duration = Duration::from_millis(200);
 
-/// What runs.
+/// The program of a transient unit, with its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
     /// The name of the transient unit. One with this name must not exist: a name is a lock, too.
@@ -28,7 +28,7 @@ pub struct Command<'a> {
     pub limit: Duration,
 }
 
-/// How it ended.
+/// The end of a transient unit's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// systemd's word: `success`, `exit-code`, `signal`, `timeout`, …

@@ -10,7 +10,7 @@ use zbus::{OwnedVariant, Variant};
 pub struct Unit {
     /// Whether its file was read: no such unit, a masked one and a damaged one are not loaded.
     pub is_loaded: bool,
-    /// The state.
+    /// Whether the unit runs.
     pub active: UnitState,
     /// Its detail, such as `running` or `auto-restart`.
     pub sub: String,
@@ -23,7 +23,7 @@ pub struct Unit {
 /// The state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitState {
-    /// It runs.
+    /// The unit runs.
     Active,
     /// It starts, stops or reloads.
     Changing,

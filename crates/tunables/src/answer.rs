@@ -37,7 +37,7 @@ pub struct NodeAnswer {
     pub in_sync: u32,
     /// How many items did not fit.
     pub left_out: u32,
-    /// The document's baseline.
+    /// The baseline of the document that the agent has.
     pub baseline: Baseline,
     /// What became of files; absent if there are none, and from agents that know none.
     #[serde(deserialize_with = "api::lenient", skip_serializing_if = "Option::is_none")]
@@ -48,11 +48,11 @@ pub struct NodeAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AnsweredPolicy {
-    /// Its name.
+    /// The name of the policy.
     pub name: String,
-    /// Its uid.
+    /// The uid of the policy.
     pub uid: String,
-    /// Its revision.
+    /// The revision of the policy's settings.
     pub revision: String,
     /// What the agent does with it.
     pub mode: DocumentMode,
@@ -73,7 +73,7 @@ pub enum PolicyState {
     Applying,
     /// What can be set is set; with mode Report, everything was compared.
     Applied,
-    /// An item failed.
+    /// An item of the policy could not be set.
     Failed,
     /// A change of a link was not confirmed, and undone.
     Unconfirmed,
@@ -87,7 +87,7 @@ pub struct ItemReport {
     pub item: String,
     /// The name of its policy.
     pub policy: String,
-    /// What is wrong.
+    /// The state of the item.
     pub state: ItemState,
     /// The value that the kernel has, if it can be read.
     #[serde(default, skip_serializing_if = "String::is_empty")]

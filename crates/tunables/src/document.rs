@@ -27,11 +27,11 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeDocument {
-    /// [`VERSION`].
+    /// The number of the format: [`VERSION`].
     pub version: u32,
     /// What distinguishes it from others: a hash of everything but version, baseline and term.
     pub revision: String,
-    /// The cluster's uid.
+    /// The uid of the cluster.
     pub cluster: String,
     /// The instance's OCID, where the Node names one. An agent on another instance refuses the document.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,13 +77,13 @@ pub struct LeaderTerm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DocumentPolicy {
-    /// Its name.
+    /// The name of the policy.
     pub name: String,
     /// Its uid: another object of the same name is another policy.
     pub uid: String,
     /// Which of its revisions; empty with [`DocumentMode::Keep`].
     pub revision: String,
-    /// Its priority.
+    /// The priority of the policy: the higher one wins.
     pub priority: u16,
     /// What the agent does with it.
     pub mode: DocumentMode,
@@ -96,30 +96,30 @@ pub struct DocumentPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DocumentMode {
-    /// Compare.
+    /// Compare the settings, and change nothing.
     #[default]
     Report,
-    /// Set what differs.
+    /// Set the settings that differ.
     Apply,
     /// Forget what the policy set, and leave the values.
     Keep,
 }
 
-/// A kernel setting.
+/// The desired value of a kernel setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesiredSysctl {
-    /// With periods.
+    /// The key, with periods.
     pub key: String,
-    /// The value.
+    /// The value that it must have.
     pub value: String,
     /// The index of the policy.
     pub policy: usize,
 }
 
-/// Transparent huge pages.
+/// The desired setting of transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesiredHugePages {
-    /// For which memory.
+    /// The memory that gets huge pages.
     pub enabled: HugePageMode,
     /// The index of the policy.
     pub policy: usize,
@@ -137,11 +137,11 @@ pub struct DesiredLink {
 /// A file of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesiredHostFile {
-    /// Where.
+    /// The path on the host.
     pub path: String,
-    /// What.
+    /// The content of the file.
     pub content: String,
-    /// Its permission bits.
+    /// The permission bits of the file.
     pub mode: u32,
     /// The index of the policy.
     pub policy: usize,
@@ -150,7 +150,7 @@ pub struct DesiredHostFile {
 /// Reservations of the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesiredReservations {
-    /// What is reserved.
+    /// The resources that the kubelet reserves.
     pub reservations: KubeletReservations,
     /// The index of the policy.
     pub policy: usize,

@@ -16,9 +16,9 @@ pub enum Item {
     HugePages,
     /// An option of a link.
     Link {
-        /// The link's name.
+        /// The name of the link.
         link: String,
-        /// The option.
+        /// The option of the link.
         option: LinkOption,
     },
     /// A file of the host, by its path.
@@ -40,11 +40,11 @@ pub enum LinkOption {
     RingRx,
     /// Entries of the transmit ring.
     RingTx,
-    /// Receive queues.
+    /// The number of receive queues.
     ChannelsRx,
-    /// Transmit queues.
+    /// The number of transmit queues.
     ChannelsTx,
-    /// Queues for both.
+    /// The number of queues that receive and transmit.
     ChannelsCombined,
     /// An offload, by its name in [`api::node_policy::LinkOffloads`].
     Offload(&'static str),

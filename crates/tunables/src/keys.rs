@@ -38,7 +38,7 @@ vcn::words!(Scope: Node = "node", HostNetwork = "host network only");
 pub struct Refusal {
     /// A clause: `the kubelet sets it`.
     pub reason: &'static str,
-    /// A sentence.
+    /// The next step for the user, as a sentence.
     pub next_step: &'static str,
 }
 

@@ -13,11 +13,11 @@ use crate::link_keys;
 /// A link that policies may select: no link of a pod, no bridge, no tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkFacts {
-    /// Its name.
+    /// The name of the link.
     pub name: String,
     /// Its permanent MAC address, in lower case.
     pub mac: Option<String>,
-    /// Its driver.
+    /// The driver of the link's device.
     pub driver: Option<String>,
     /// Whether it is the link of the primary VNIC.
     pub is_primary: bool,
@@ -38,9 +38,9 @@ pub struct LinkFacts {
 /// An option that a link must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkValue {
-    /// The link.
+    /// The name of the link.
     pub link: String,
-    /// The option.
+    /// The option of the link.
     pub option: LinkOption,
     /// Its value: a number, `true` or `false`, or the value of a kernel setting.
     pub value: String,
@@ -51,18 +51,18 @@ pub struct LinkValue {
 /// An option that a link does not get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedOption {
-    /// Which one.
+    /// The option of the link.
     pub item: Item,
     /// The index of the policy.
     pub policy: usize,
-    /// Why.
+    /// The reason for the refusal.
     pub refusal: Refusal,
 }
 
 /// An option with two values of the same priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConflict {
-    /// Which one.
+    /// The option of the link.
     pub item: Item,
     /// The index of the younger policy, whose value does not apply.
     pub policy: usize,
@@ -73,9 +73,9 @@ pub struct LinkConflict {
 /// What the links of a node get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkChoice {
-    /// Options to set.
+    /// The options that the agent sets.
     pub apply: Vec<LinkValue>,
-    /// Options to compare.
+    /// The options that the agent only compares.
     pub report: Vec<LinkValue>,
     /// Options that are refused.
     pub refused: Vec<RefusedOption>,

@@ -28,9 +28,9 @@ const ENVELOPE: usize = 2048;
 /// A policy that a node gets.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyOfNode<'a> {
-    /// Its name.
+    /// The name of the policy.
     pub name: &'a str,
-    /// Its uid.
+    /// The uid of the policy.
     pub uid: &'a str,
     /// When it was created, in seconds since 1970.
     pub created: i64,
@@ -54,7 +54,7 @@ pub struct NodeItems {
     pub policies: Vec<DocumentPolicy>,
     /// Kernel settings, by key.
     pub sysctls: Vec<DesiredSysctl>,
-    /// Transparent huge pages.
+    /// The settings of transparent huge pages.
     pub huge_pages: Vec<DesiredHugePages>,
     /// Options of links, the highest precedence first.
     pub links: Vec<DesiredLink>,
@@ -78,9 +78,9 @@ pub struct NodeItems {
 pub struct Conflict {
     /// The younger policy, whose value does not apply.
     pub policy: String,
-    /// The older policy.
+    /// The name of the older policy.
     pub rival: String,
-    /// The item.
+    /// The item that both set.
     pub item: String,
 }
 

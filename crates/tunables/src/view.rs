@@ -7,7 +7,7 @@ use crate::answer::ItemReport;
 /// Where the leader shows all policies; `/NAME` behind it shows one with its nodes.
 pub const POLICIES_PATH: &str = "/policies";
 
-/// All policies.
+/// All policies, as the leader shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PoliciesView {
@@ -18,11 +18,11 @@ pub struct PoliciesView {
     pub policies: Vec<PolicyView>,
 }
 
-/// A policy.
+/// A policy, as the leader shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyView {
-    /// Its name.
+    /// The name of the policy.
     pub name: String,
     /// The revision of its spec.
     pub target: String,
@@ -43,7 +43,7 @@ pub struct PolicyView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyNodeView {
-    /// Its name.
+    /// The name of the Node.
     pub node: String,
     /// Whether the policy selects it.
     pub is_selected: bool,
@@ -73,7 +73,7 @@ pub enum NodeProgress {
     Sent,
     /// It does not have the revision yet.
     Queued,
-    /// It failed.
+    /// A setting of the node failed.
     Failed,
     /// It does not answer, or its kubelet is not ready.
     Unavailable,

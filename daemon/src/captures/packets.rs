@@ -33,7 +33,6 @@ const PACKET_MAX: usize = 64 << 10;
 /// The most links that are listed.
 const LINKS_MAX: usize = 1000;
 
-/// What was captured.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CapturedPackets {
     pub(super) packets: u64,
@@ -46,7 +45,6 @@ pub(super) struct CapturedPackets {
     pub(super) links: String,
 }
 
-/// A validated request.
 pub(super) struct PacketSource {
     tap: CaptureTap,
     seconds: u16,

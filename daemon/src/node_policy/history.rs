@@ -31,7 +31,6 @@ impl Default for History {
     }
 }
 
-/// One item.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ItemHistory {
     /// The value that it is about; another one begins a new history.

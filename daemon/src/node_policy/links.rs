@@ -75,7 +75,6 @@ pub(super) struct LinkContext {
 pub(super) enum Occasion {
     /// Before the agent is ready: only what was proven on this node before, without waiting for the leader.
     Start,
-    /// Later.
     Running,
 }
 
@@ -88,7 +87,6 @@ pub(super) struct StopFlag(Arc<AtomicBool>);
 pub(super) struct LinkOutcome {
     /// Options that are not as the document says; each names its policy.
     pub(super) reports: Vec<ItemReport>,
-    /// How many are.
     pub(super) in_sync: u32,
     /// Earlier values that could not be restored, and why.
     pub(super) unrestored: Vec<String>,

@@ -18,7 +18,6 @@ use super::sysctls::Observed;
 /// What policies changed in this boot.
 pub(super) type Record = BTreeMap<Item, PolicySetting>;
 
-/// What is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) document: &'a NodeDocument,
@@ -47,7 +46,6 @@ pub(super) enum Trial {
     New,
     /// Those that were tried before: the leader reaches the agent now.
     Repeated,
-    /// None.
     None,
 }
 
@@ -75,7 +73,6 @@ pub(super) enum StepKind {
     Restore,
 }
 
-/// The plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
@@ -119,7 +116,6 @@ impl Plan {
     }
 }
 
-/// Plans a comparison.
 pub(super) fn plan(facts: Facts<'_>) -> Plan {
     let mut plan = Plan { reports: facts.resolved.refused.clone(), ..Plan::default() };
     for (item, desired) in &facts.resolved.apply {

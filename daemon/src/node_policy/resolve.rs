@@ -8,9 +8,7 @@ use tunables::{DocumentMode, DocumentPolicy, Item, ItemReport, ItemState, NodeDo
 /// Items but for those of links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resolved {
-    /// To set.
     pub(super) apply: BTreeMap<Item, DesiredValue>,
-    /// To compare.
     pub(super) report: BTreeMap<Item, DesiredValue>,
     /// What a policy may not set.
     pub(super) refused: Vec<ItemReport>,
@@ -20,11 +18,8 @@ pub(super) struct Resolved {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DesiredValue {
     pub(super) value: String,
-    /// Its name.
     pub(super) policy: String,
-    /// Its uid.
     pub(super) uid: String,
-    /// Its revision.
     pub(super) revision: String,
 }
 

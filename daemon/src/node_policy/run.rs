@@ -26,7 +26,6 @@ use crate::facts::node_facts::NodeFacts;
 use crate::settings::Settings;
 use crate::sources::poller::PUBLISHED;
 
-/// Between comparisons.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Between comparisons while a value waits for its confirmation by the leader.
@@ -48,7 +47,6 @@ pub(crate) struct PolicySurroundings {
     pub(crate) report: Box<dyn Fn(Vec<Condition>)>,
     /// Gets each change: what was done, and whether it succeeded.
     pub(crate) count_change: Box<dyn Fn(&'static str, bool)>,
-    /// Gets each answer.
     pub(crate) count_items: Box<dyn Fn(&NodeAnswer)>,
 }
 

@@ -39,7 +39,6 @@ pub(super) enum Observed {
 pub(super) enum WriteError {
     /// The mount is read-only.
     NotGranted,
-    /// The kernel's answer.
     Refused(String),
 }
 
@@ -75,7 +74,6 @@ impl KernelSettings {
         }
     }
 
-    /// Sets a value.
     pub(super) fn write(&self, item: &Item, value: &str) -> Result<(), WriteError> {
         let granted = match item {
             Item::HugePages => &self.granted_huge_pages,

@@ -21,7 +21,6 @@ pub(crate) struct ConnectionResult {
     pub conclusion: Conclusion,
     /// The findings of the objects, the most certain first.
     pub findings: Vec<Finding>,
-    /// What was probed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeResult>,
     /// Why probes were not sent.

@@ -19,7 +19,6 @@ pub(crate) struct Explanation {
     pub suggestions: Vec<String>,
 }
 
-/// Finds a word.
 pub(crate) fn run(word: &str) -> Explanation {
     let all = catalog::entries();
     if word.is_empty() {

@@ -19,11 +19,9 @@ use crate::table::{count, cut, or_dash, since};
 /// The most characters of a text in a line.
 const TEXT: usize = 48;
 
-/// The fleet's accelerators.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Gpus {
-    /// Who answered.
     pub source: Source,
     /// Why the leader did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +66,6 @@ pub(crate) struct DeviceProblem {
     pub severity: health::rules::Severity,
     /// What was seen, such as the Xid.
     pub detail: String,
-    /// What it takes.
     pub needs: String,
     pub since_unix_millis: u64,
     /// Whether it is only known from before.

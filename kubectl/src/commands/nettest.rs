@@ -20,7 +20,6 @@ pub(crate) struct PairResult {
     pub status: NetworkTestStatus,
 }
 
-/// Runs the test.
 pub(crate) async fn run(cluster: &Cluster, args: &NetTestArgs, test: NetworkTest) -> anyhow::Result<PairResult> {
     let mut statuses = test_runs::run(cluster, vec![test]).await?;
     let status = statuses.pop().context("no result")??;

@@ -27,7 +27,6 @@ use policies::{NodeSetting, PolicyDetails};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeAnswer {
-    /// Who answered.
     pub source: Source,
     /// Why the leader did not.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,12 +34,10 @@ pub(crate) struct Status {
     /// Whether all rollouts are stopped.
     #[serde(flatten)]
     pub stop: StopState,
-    /// Who answered.
     pub source: Source,
     /// Why the leader did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
-    /// Of all nodes.
     pub counts: Counts,
     /// The nodes, the worst first.
     #[serde(flatten)]

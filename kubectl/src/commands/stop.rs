@@ -16,7 +16,6 @@ const REASON_MAX: usize = 120;
 /// The most characters of a user's name in it.
 const USER_MAX: usize = 64;
 
-/// The stop switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StopState {
@@ -72,7 +71,6 @@ impl StopState {
         }
     }
 
-    /// Before everything else.
     pub(crate) fn show(&self, page: &mut Page) {
         if let Some(reason) = &self.reason {
             page.line(format_args!("All rollouts have been stopped {reason}"));

@@ -58,7 +58,6 @@ pub(crate) struct Vnic {
     pub node_report: String,
 }
 
-/// Reads them.
 pub(crate) async fn run(cluster: &Cluster, args: &VnicsArgs) -> anyhow::Result<Vnics> {
     let Some(name) = &args.node else {
         return of_selected(cluster, selected(cluster, &args.selection).await?.as_ref()).await;
@@ -136,7 +135,6 @@ impl Vnics {
         problems
     }
 
-    /// The table alone.
     pub(crate) fn show_table(&self, page: &mut Page, style: Style) {
         let head = [
             "VNICATTACHMENT",

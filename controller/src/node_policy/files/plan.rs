@@ -58,7 +58,6 @@ pub(crate) struct FilesInput<'a> {
     pub now: Instant,
 }
 
-/// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileActions {
     pub create: Vec<PodRequest>,
@@ -92,7 +91,6 @@ pub(crate) struct Confirmation {
     pub kubelet_started: Option<i64>,
 }
 
-/// Decides.
 pub(crate) fn plan(input: &FilesInput<'_>, memory: &FilesMemory) -> FileActions {
     let mut actions = FileActions::default();
     let mut pods: BTreeSet<&str> = BTreeSet::new();

@@ -24,7 +24,6 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 const PREFIX: &str = "files-";
 const LABELS: &str = "app.kubernetes.io/name=oke-node-task";
 
-/// A Pod.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePod {
     pub name: String,

@@ -29,7 +29,6 @@ use crate::node_policy::node_input::NodeInput;
 
 const GRANTS: [FileGrant; 2] = [FileGrant::HostFiles, FileGrant::HostCode];
 const SECOND: Duration = Duration::from_secs(1);
-/// As the roster's.
 const SILENCE: Duration = Duration::from_secs(300);
 const COUNTS_EVERY: Duration = Duration::from_secs(30);
 

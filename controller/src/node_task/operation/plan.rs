@@ -23,7 +23,6 @@ const WATCH_MIN: Duration = Duration::from_secs(60);
 /// How long the kubelet takes to report its capacity after its restart.
 const PROOF_LIMIT: Duration = Duration::from_mins(3);
 
-/// What was observed.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub pod: PodState,

@@ -121,7 +121,6 @@ pub(crate) enum AgentBoot {
     Silent,
     Answered {
         boot_id: String,
-        /// Its critical problems.
         problems: Vec<String>,
     },
 }

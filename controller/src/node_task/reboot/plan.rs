@@ -25,7 +25,6 @@ const RESET_LIMIT: Duration = Duration::from_mins(10);
 /// How long an accepted reset may have no visible effect: OCI waits 15 minutes for the shutdown.
 const SHOW_LIMIT: Duration = Duration::from_mins(20);
 
-/// The next step.
 pub(crate) fn step(run: &RebootRun<'_>, facts: &RebootFacts<'_>) -> Next {
     if let Some(node) = &facts.node
         && is_replaced(run, node)

@@ -49,7 +49,6 @@ pub(super) struct Cluster {
     kill_every: usize,
 }
 
-/// The leader died.
 struct Killed;
 
 pub(super) fn at(second: i64) -> Timestamp {

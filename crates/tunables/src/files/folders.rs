@@ -11,7 +11,7 @@ use crate::keys::Refusal;
 pub struct Place {
     /// The folder that a container mounts to see it.
     pub folder: &'static str,
-    /// The permit.
+    /// The setting that permits the file.
     pub grant: FileGrant,
     /// The unit that reads it.
     pub unit: Option<HostUnit>,

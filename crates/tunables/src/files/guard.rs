@@ -23,7 +23,7 @@ pub struct GuardPaths<'a> {
     pub marker: &'a str,
 }
 
-/// A command.
+/// A command that the guard runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardCommand {
     /// The program's path, then its arguments.

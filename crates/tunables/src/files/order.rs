@@ -29,14 +29,14 @@ const MODE: u32 = 0o644;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileOrder {
-    /// [`VERSION`].
+    /// The number of the format: [`VERSION`].
     pub version: u32,
-    /// The cluster's uid.
+    /// The uid of the cluster.
     pub cluster: String,
     /// The instance's OCID, if the Node names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The files.
+    /// The files that the Pod writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<OrderedFile>,
     /// Units that may restart when their files change.
@@ -50,15 +50,15 @@ pub struct FileOrder {
     pub kubelet: Option<OrderedReservations>,
 }
 
-/// A file.
+/// A file that the Pod writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderedFile {
     /// Its path on the host.
     pub path: String,
-    /// Its content.
+    /// The content of the file.
     pub content: String,
-    /// Its permission bits.
+    /// The permission bits of the file.
     pub mode: u32,
     /// The uid of its policy.
     pub policy: String,
@@ -68,7 +68,7 @@ pub struct OrderedFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderedReservations {
-    /// What is reserved.
+    /// The resources that the kubelet reserves.
     pub reservations: KubeletReservations,
     /// The uid of the policy.
     pub policy: String,

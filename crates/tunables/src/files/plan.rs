@@ -18,9 +18,9 @@ use crate::files::record::{FileRecord, FileState, Original, RecordedFile, Record
 /// A file as a policy has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredFile {
-    /// Its content.
+    /// The content of the file.
     pub content: String,
-    /// Its permission bits.
+    /// The permission bits of the file.
     pub mode: u32,
     /// The uid of the policy.
     pub policy: String,
@@ -50,15 +50,15 @@ pub struct DesiredFiles {
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservedFile {
-    /// Nothing.
+    /// There is no file at the path.
     Absent,
-    /// A file.
+    /// There is a file at the path.
     Present(FileState),
     /// Something that policies do not change, such as a link, in words.
     Unusable(String),
 }
 
-/// The plan.
+/// The steps from the observed to the desired files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePlan {
     /// The changes, by path.
@@ -79,12 +79,12 @@ pub struct FilePlan {
     pub is_blocked: bool,
 }
 
-/// A change.
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileStep {
-    /// Where.
+    /// The path of the file.
     pub path: String,
-    /// What.
+    /// The change that is made.
     pub action: StepAction,
     /// The present content; `None` if the file is missing.
     pub before: Option<FileState>,
@@ -95,7 +95,7 @@ pub struct FileStep {
 /// What a step does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepAction {
-    /// Writes a file.
+    /// Writes the file whole.
     Write(DesiredFile),
     /// Writes the kept copy of what was there before any policy.
     PutBack(FileState),
@@ -110,11 +110,11 @@ pub enum StepAction {
 /// A file that differs from its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
-    /// Which.
+    /// The path of the file.
     pub path: String,
     /// The uid of the policy.
     pub policy: String,
-    /// What is wrong.
+    /// The state of the file.
     pub state: ItemState,
     /// The cause, and the next step.
     pub message: String,

@@ -20,7 +20,7 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FileRecord {
-    /// [`VERSION`].
+    /// The number of the format: [`VERSION`].
     pub version: u32,
     /// Of which cluster; another one voids the record.
     pub cluster: String,
@@ -91,7 +91,7 @@ pub struct RecordedFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Original {
-    /// Nothing.
+    /// There was no file at the path.
     Absent,
     /// A file, of which a copy is kept.
     Kept(FileState),
@@ -103,7 +103,7 @@ pub enum Original {
 pub struct FileState {
     /// The hash of its content, in hexadecimal digits.
     pub sha256: String,
-    /// Its permission bits.
+    /// The permission bits of the file.
     pub mode: u32,
 }
 
@@ -111,7 +111,7 @@ pub struct FileState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PendingChange {
-    /// Which order.
+    /// The order whose change is not confirmed yet.
     pub order: String,
     /// What the changed paths had: a file of which a copy is kept, or nothing.
     pub before: BTreeMap<String, Option<FileState>>,

@@ -13,7 +13,7 @@ const fn key(name: &'static str, scope: Scope, form: Form) -> Key {
     Key { name, scope, form }
 }
 
-/// All of them.
+/// All keys that policies may set.
 pub const KEYS: &[Key] = &[
     key("fs.aio-max-nr", Node, Number(0, LONG)),
     key("fs.file-max", Node, Number(8192, LONG)),

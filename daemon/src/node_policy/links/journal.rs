@@ -18,7 +18,6 @@ const VERSION: u32 = 1;
 /// The most items that are remembered of each sort.
 pub(super) const ITEMS_MAX: usize = 1024;
 
-/// The file.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
@@ -111,10 +110,8 @@ pub(super) struct ProvenValue {
 pub(super) struct RejectedValue {
     pub(super) item: String,
     pub(super) value: String,
-    /// Of the policy.
     pub(super) revision: String,
     pub(super) state: ItemState,
-    /// How often.
     pub(super) attempts: u32,
     pub(super) message: String,
 }

@@ -12,7 +12,6 @@ use crate::node_policy::resolve::{DesiredValue, Resolved};
 /// Attempts to set a value that is not confirmed.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// The plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LinkPlan {
     /// By link: what to set together.
@@ -75,7 +74,6 @@ pub(super) struct LinkHistory<'a> {
     pub(super) owned: &'a BTreeSet<Item>,
 }
 
-/// Plans a comparison.
 pub(super) fn plan(facts: Facts<'_>, links: LinkHistory<'_>) -> LinkPlan {
     let LinkHistory { journal, macs, has_leader, owned } = links;
     let mut planned = LinkPlan { rest: plan::plan(facts), ..LinkPlan::default() };

@@ -17,7 +17,6 @@ const TIMEOUT_MS: u16 = 1_500;
 
 /// How long a link may take until packets pass again: a driver resets its device for some options, and the switch learns its address again.
 const SETTLE: Duration = Duration::from_secs(25);
-/// Between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Bytes of a packet that links take as long as no larger MTU is set.

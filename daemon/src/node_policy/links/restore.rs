@@ -18,7 +18,6 @@ use super::journal::{JournalStep, SavedLink, UnfinishedChange};
 /// How long the kernel may take until all is as before.
 const SETTLE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
-/// Links on links.
 const DEPTH_MAX: u32 = 4;
 
 /// A link and those that stand on it, as they are.

@@ -76,7 +76,6 @@ pub(super) struct Change<'a, U> {
 pub(super) struct Identity<'a> {
     /// The hash of the order.
     pub(super) order: &'a str,
-    /// The cluster's uid.
     pub(super) cluster: &'a str,
     /// The instance's OCID, if it is known.
     pub(super) instance: Option<&'a str>,

@@ -17,7 +17,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A unit that is started this often after one restart does not stay active: the first attempts may wait for another unit.
 const STARTS_MAX: usize = 3;
 
-/// systemd.
 pub(super) struct SystemdUnits<'a>(pub(super) &'a Systemd);
 
 impl Units for SystemdUnits<'_> {

@@ -33,7 +33,6 @@ pub(crate) struct Finding {
     pub severity: Severity,
     /// Whether it keeps new pods from starting.
     pub blocks_pods: bool,
-    /// State and effect.
     pub message: String,
     /// The value with its evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +46,6 @@ pub(crate) struct Finding {
     /// Since when, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_unix_millis: Option<u64>,
-    /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
 }

@@ -14,7 +14,6 @@ use tunables::view::PolicyView;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PolicySummary {
     pub name: String,
-    /// Report or Apply.
     pub mode: String,
     pub priority: u16,
     /// The user or program that created it.
@@ -34,10 +33,8 @@ pub(crate) struct PolicySummary {
     pub target: String,
     /// The last one that worked.
     pub stable: String,
-    /// One that failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rejected: String,
-    /// Nodes in numbers.
     pub nodes: PolicyCounts,
     /// Nodes that do not have a setting; the first ten.
     #[serde(skip_serializing_if = "Vec::is_empty")]
