@@ -37,7 +37,7 @@ use crate::network_test::channel_agents::ChannelAgents;
 use crate::network_test::probe_pods::ProbePods;
 use crate::network_test::{AT_ONCE, NetworkTests};
 use crate::node_policy::files::FilePods;
-use crate::node_policy::run::{DocumentOrigin, NodePolicies};
+use crate::node_policy::run::{DocumentOrigin, Growths, NodePolicies};
 use crate::node_task::run::TaskRunner;
 use crate::node_task::{Reboots, TaskContext};
 use crate::profile::node_pools::NodePoolReader;
@@ -90,7 +90,7 @@ pub(crate) async fn run(leader: Leader) -> anyhow::Result<()> {
     let worker = Arc::new(AttachmentWorker::new(cloud, objects, context));
     let probe_pods = Arc::new(ProbePods::new(&patient, &settings.lease.namespace, identity.clone(), metrics));
     let network_tests = leader.network_tests(channel_agents(&member, &roster, &probe_pods), &settings, oci_host);
-    let policies = leader.node_policies(&member, &roster, &settings, DocumentOrigin { cluster, term });
+    let policies = leader.node_policies(&member, &node_tasks.context, &settings, DocumentOrigin { cluster, term });
     let policy_views = policies.shared.clone();
     measure(&status_server, &work, &store, budget, roster.clone());
     let (attachments_read, mut attachments) = watch::channel(false);
@@ -223,7 +223,7 @@ impl LeaderContext {
     fn node_policies(
         &self,
         member: &FleetMember,
-        roster: &Arc<SharedRoster>,
+        tasks: &TaskContext,
         settings: &Settings,
         origin: DocumentOrigin,
     ) -> NodePolicies {
@@ -231,7 +231,7 @@ impl LeaderContext {
             client: self.client.clone(),
             channel: ChannelClient::new(member.identity.clone()),
             store: self.store.clone(),
-            roster: roster.clone(),
+            roster: tasks.roster.clone(),
             events: self.events.clone(),
             metrics: self.metrics.clone(),
             shared: Arc::default(),
@@ -241,6 +241,7 @@ impl LeaderContext {
                 identity: settings.lease.identity.clone().unwrap_or_default(),
                 grants: settings.file_grants(),
             },
+            growths: Growths { is_enabled: tasks.enabled.is_any, tasks: tasks.growths.clone() },
             origin,
         }
     }
@@ -271,6 +272,7 @@ impl LeaderContext {
                 enabled: settings.enabled_actions(),
                 reboots: Arc::new(Reboots::new(self.plain.clone(), self.repair.clone())),
                 ages: Arc::default(),
+                growths: Arc::default(),
             },
         }
     }

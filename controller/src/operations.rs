@@ -1,8 +1,10 @@
 //! Pods that change something on a node: their form, which manifests/operations/operation-pods.yaml permits, and what they show. NodeTasks
 //! and files of NodePolicies have them.
 
+mod growths;
 mod pod_state;
 mod template;
 
+pub(crate) use growths::{Growth, GrowthKey, PolicyGrowths};
 pub(crate) use pod_state::PodState;
 pub(crate) use template::{NAMESPACE, OperationPod, PodPurpose};

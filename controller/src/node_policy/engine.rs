@@ -8,6 +8,7 @@
 //! ```
 
 mod files;
+mod growth;
 mod orphans;
 mod policies;
 mod views;
@@ -23,6 +24,8 @@ use tunables::files::FileGrant;
 use tunables::merge::Conflict;
 use tunables::{LeaderTerm, NodeAnswer, NodeDocument};
 
+use self::growth::RootDisk;
+pub(crate) use self::growth::{GrowthRequest, GrowthWorld};
 use super::clocks::NodeClocks;
 use super::facts::AgentState;
 use super::files::{FileActions, FilePod, FilesMemory};
@@ -62,6 +65,8 @@ pub(crate) struct World<'a> {
     pub grants: &'a [FileGrant],
     /// The Pods that apply files, if they were listed.
     pub pods: Option<&'a [FilePod]>,
+    /// What is known of growths of root disks.
+    pub growth: GrowthWorld<'a>,
     pub now: Instant,
 }
 
@@ -74,6 +79,8 @@ pub(crate) struct Actions {
     pub hurry: Vec<String>,
     /// Pods that apply files, and changes that wait for this leader.
     pub files: FileActions,
+    /// Growths of root disks to create.
+    pub grow: Vec<GrowthRequest>,
     pub statuses: Vec<StatusUpdate>,
     pub finalizers: Vec<FinalizerUpdate>,
 }
@@ -113,6 +120,8 @@ pub(crate) struct Engine {
     conflicts: BTreeMap<String, (u32, Conflict)>,
     stopped: Option<String>,
     files: FilesMemory,
+    /// Tasks that this leader created, by name, until the watch delivers them.
+    requested_growths: BTreeMap<String, Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +136,8 @@ struct NodeMemory {
     retry: Option<Instant>,
     failures: u32,
     error: Option<String>,
+    /// By the uid of the policy that names it.
+    root_disks: BTreeMap<String, RootDisk>,
 }
 
 #[derive(Debug)]
@@ -161,6 +172,7 @@ impl Engine {
         let mut policies = compile(world.policies.objects.values());
         self.select(&mut policies, world);
         policies.extend(self.orphans(world));
+        self.note_growths(&policies, world);
         let is_cut_off = is_cut_off(world.nodes, &self.moving);
         // Of this step, and of the last one for policies that come later.
         let mut moving = std::mem::take(&mut self.moving);
@@ -180,6 +192,7 @@ impl Engine {
         self.stopped = world.stopped.map(str::to_owned);
         self.send(world, &mut actions);
         self.plan_files(world, &mut actions);
+        self.plan_growths(world, is_cut_off, &mut actions);
         let moving = self.moving.values().flatten().cloned().chain(std::mem::take(&mut actions.hurry));
         actions.hurry = moving.collect::<BTreeSet<_>>().into_iter().collect();
         actions

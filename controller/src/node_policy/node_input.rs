@@ -25,8 +25,13 @@ impl NodeInput<'_> {
 
     /// What the agent says about its policies, if it takes any.
     pub(crate) fn policy_state(&self) -> Option<&NodePolicyState> {
+        self.summary()?.node_policy.as_ref()
+    }
+
+    /// What its agent answered last.
+    pub(crate) const fn summary(&self) -> Option<&Summary> {
         match self.agent {
-            AgentFacts::Answered { summary, .. } => summary.node_policy.as_ref(),
+            AgentFacts::Answered { summary, .. } => Some(summary),
             AgentFacts::Pending { .. } | AgentFacts::Silent { .. } => None,
         }
     }
@@ -90,10 +95,6 @@ impl NodeInput<'_> {
     }
 
     fn problems(&self) -> impl Iterator<Item = String> + use<'_> {
-        let summary = match self.agent {
-            AgentFacts::Answered { summary, .. } => Some(summary),
-            AgentFacts::Pending { .. } | AgentFacts::Silent { .. } => None,
-        };
-        summary.into_iter().flat_map(Summary::critical_problems)
+        self.summary().into_iter().flat_map(Summary::critical_problems)
     }
 }

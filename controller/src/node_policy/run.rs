@@ -6,6 +6,7 @@
 //! ```
 
 mod file_pods;
+mod growths;
 mod objects;
 
 use std::collections::VecDeque;
@@ -24,7 +25,9 @@ use tokio::time::{Instant, sleep_until};
 use tunables::view::{PoliciesView, PolicyView};
 use tunables::{LeaderTerm, NodeAnswer, NodeDocument};
 
-use super::engine::{Actions, Engine, FinalizerUpdate, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
+use super::engine::{
+    Actions, Engine, FinalizerUpdate, GrowthWorld, POLL, PolicyObjects, SendProblem, StatusUpdate, World,
+};
 use super::files::{Confirmation, FilePod, FilePods};
 use super::node_input::NodeInput;
 use super::status_clock::StatusClock;
@@ -35,6 +38,7 @@ use crate::cluster::stop_switch::StopSwitch;
 use crate::cluster::store::{NodeView, Store, WatchedKind, follow};
 use crate::fleet::shared::SharedRoster;
 use crate::fleet::view::PolicyViews;
+use crate::operations::PolicyGrowths;
 use crate::report::metrics::Metrics;
 
 /// The least time between two steps, and the most while no policy changes anything.
@@ -59,7 +63,15 @@ pub(crate) struct NodePolicies {
     pub metrics: Arc<Metrics>,
     pub shared: Arc<SharedEngine>,
     pub file_pods: FilePods,
+    pub growths: Growths,
     pub origin: DocumentOrigin,
+}
+
+/// The growths of root disks.
+pub(crate) struct Growths {
+    /// Whether tasks are enabled.
+    pub is_enabled: bool,
+    pub tasks: Arc<PolicyGrowths>,
 }
 
 /// Whose documents they are.
@@ -153,7 +165,7 @@ impl NodePolicies {
             let policies = objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let switch = stopped.borrow_and_update().clone();
             let pods = self.list_pods().await;
-            let Actions { send, read, hurry, files, statuses, finalizers } =
+            let Actions { send, read, hurry, files, grow, statuses, finalizers } =
                 self.step(&policies, &switch, pods.as_deref());
             let is_moving = !hurry.is_empty() || !requests.is_empty();
             self.hurry(&hurry);
@@ -163,6 +175,7 @@ impl NodePolicies {
             let mut queued: VecDeque<AgentRequest> = confirmations.chain(sends).chain(reads).collect();
             self.write_finalizers(&finalizers).await;
             self.write_pods(&files).await;
+            self.write_growths(&grow).await;
             let is_urgent = self.write(&statuses, &mut clock).await;
             let earliest = Instant::now() + PACE;
             let mut next = Instant::now() + if is_moving || !queued.is_empty() { MOVING } else { RESTING };
@@ -209,7 +222,10 @@ impl NodePolicies {
         });
         let inputs: Vec<NodeInput<'_>> = inputs.collect();
         let Self { origin: DocumentOrigin { cluster, term }, file_pods: FilePods { grants, .. }, .. } = self;
-        let world = World { policies, nodes: &inputs, stopped: switch.reason(), cluster, term, grants, pods, now };
+        let tasks = self.growths.tasks.get();
+        let growth = GrowthWorld { is_enabled: self.growths.is_enabled, tasks: tasks.as_ref() };
+        let stopped = switch.reason();
+        let world = World { policies, nodes: &inputs, stopped, cluster, term, grants, pods, now, growth };
         let mut engine = self.shared.lock();
         let actions = engine.step(&world);
         self.metrics.policies.set(engine.census(), switch.reason().is_some());

@@ -3,6 +3,7 @@
 mod canary;
 mod files;
 mod fleet;
+mod growth;
 mod node_files;
 mod several;
 mod world;

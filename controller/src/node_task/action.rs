@@ -15,6 +15,7 @@ use crate::cluster::events::Events;
 use crate::cluster::store::{NodeView, Store};
 use crate::fleet::roster::AgentView;
 use crate::fleet::shared::SharedRoster;
+use crate::operations::PolicyGrowths;
 use crate::report::metrics::Metrics;
 
 /// The step of a node on which nothing was done yet.
@@ -42,6 +43,8 @@ pub(crate) struct TaskContext {
     pub reboots: Arc<Reboots>,
     /// How long ago times of statuses were.
     pub ages: Arc<Ages>,
+    /// The tasks that NodePolicies requested, for the policies' rollouts.
+    pub growths: Arc<PolicyGrowths>,
 }
 
 /// Which actions the cluster's operators enabled.

@@ -178,6 +178,7 @@ impl TaskRunner {
 
     /// One step of all tasks. Whether one of them is not finished.
     async fn step<'a>(&'a self, around: &Surroundings, memory: &mut Memory, calls: &mut Calls<'a>) -> bool {
+        self.context.growths.set(around.objects.iter().map(|object| &**object));
         memory.retain(&around.objects.iter().filter_map(|object| object.uid()).collect());
         let nodes: NodesByName<'_> = around.views.iter().map(|view| (view.name.as_str(), &**view)).collect();
         let (mut is_moving, mut occupancy, none) = (false, Occupancy::default(), BusyNodes::default());

@@ -24,7 +24,7 @@ pub use files::{
 pub use links::{LinkChannels, LinkOffloads, LinkRings, LinkSelector, LinkSettings};
 pub use reservations::KubeletReservations;
 pub use rollout::{Canary, FailureAction, NodeShare, Rollout};
-pub use settings::{HugePageMode, HugePages, NodeSettings, ReservedRootDisk};
+pub use settings::{HugePageMode, HugePages, NodeSettings, RootDisk};
 pub(crate) use size::selector as selector_size;
 pub use size::{OBJECT_MAX, OBJECT_WITH_FILES_MAX};
 pub use status::{CANARIES_MAX, FAILING_MAX, FailingNode, NodePolicyStatus, PolicyCounts, StableRevision};

@@ -1,14 +1,13 @@
 //! One policy of a step: the facts of its nodes, its plan and its status.
 
-use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use api::node_policy::PolicyMode;
 use api::{NodePolicyStatus, POLICY_FINALIZER, PolicyReason};
-use tunables::{ItemReport, ItemState, NodeAnswer};
+use tunables::{ItemReport, ItemState, NodeAnswer, PolicyState};
 
-use super::{Actions, Engine, FinalizerUpdate, PATIENCE, PolicyStep, StatusUpdate, World};
+use super::{Actions, Engine, FinalizerUpdate, PATIENCE, PolicyStep, RootDisk, StatusUpdate, World};
 use crate::node_policy::facts::{AgentState, DueRevision, FleetFacts, HeldRevision, NodeFacts, NodeFault, PolicyFacts};
 use crate::node_policy::files::leaves_files;
 use crate::node_policy::node_input::NodeInput;
@@ -42,11 +41,11 @@ impl Engine {
         step: PolicyStep<'_>,
         actions: &mut Actions,
     ) -> PlannedPolicy {
-        let PolicyStep { world, busy, is_cut_off } = step;
+        let PolicyStep { world, is_cut_off, .. } = step;
         let object = policy.object.clone();
         let stored = || object.status.clone().unwrap_or_default();
         let written = self.acknowledged.get(&policy.uid).cloned().unwrap_or_else(stored);
-        let facts: Vec<NodeFacts<'_>> = world.nodes.iter().filter_map(|node| self.facts(&policy, node, busy)).collect();
+        let facts: Vec<NodeFacts<'_>> = world.nodes.iter().filter_map(|node| self.facts(&policy, node, step)).collect();
         let is_pending = |node: &NodeFacts<'_>| node.agent == AgentState::Pending;
         let is_known = self.known.contains(&policy.uid) || !facts.iter().any(is_pending);
         let is_leaving = object.metadata.deletion_timestamp.is_some();
@@ -102,7 +101,7 @@ impl Engine {
         &'a self,
         policy: &CompiledPolicy,
         node: &'a NodeInput<'a>,
-        busy: &BTreeSet<String>,
+        step: PolicyStep<'_>,
     ) -> Option<NodeFacts<'a>> {
         let memory = self.nodes.get(node.name())?;
         if node.view.leaving {
@@ -115,10 +114,17 @@ impl Engine {
         let sent = memory.clocks.sent(&policy.uid);
         // A policy whose files are still there is not gone yet.
         let is_left = held.is_none() && answer.is_some_and(|answer| leaves_files(answer, &policy.uid));
+        let disk = memory.root_disks.get(&policy.uid);
+        let is_growing = disk.is_some_and(RootDisk::is_unfinished);
         let applied_for = match is_left {
             true => Some(Duration::ZERO),
-            false => memory.clocks.applied_for(&policy.uid, node.answered),
+            false => {
+                let applied = memory.clocks.applied_for(&policy.uid, node.answered).filter(|_| !is_growing);
+                let grown = disk.and_then(|disk| disk.grown_for(step.world.now));
+                applied.map(|applied| grown.map_or(applied, |grown| grown.min(applied)))
+            }
         };
+        let state = |state| if is_growing && state == PolicyState::Applied { PolicyState::Applying } else { state };
         if !is_selected && held.is_none() && sent.is_none() && applied_for.is_none() {
             return None;
         }
@@ -136,7 +142,7 @@ impl Engine {
             is_selected,
             agent,
             is_answer_known: known.is_some(),
-            held: held.map(|held| HeldRevision { revision: &held.revision, mode: held.mode, state: held.state }),
+            held: held.map(|held| HeldRevision { revision: &held.revision, mode: held.mode, state: state(held.state) }),
             sent,
             applied_for,
             is_soaked: memory.clocks.is_soaked(&policy.uid),
@@ -146,8 +152,9 @@ impl Engine {
             is_ready: node.is_ready(),
             fault: baseline
                 .and_then(|baseline| node.fault(held, answer, baseline))
-                .or_else(|| self.file_fault(node, policy, answer)),
-            is_busy: busy.contains(node.name()),
+                .or_else(|| self.file_fault(node, policy, answer))
+                .or_else(|| disk.and_then(RootDisk::fault)),
+            is_busy: step.busy.contains(node.name()),
         })
     }
 

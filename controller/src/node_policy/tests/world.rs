@@ -23,9 +23,10 @@ use crate::cluster::store::NodeView;
 
 use super::node_files::NodeFiles;
 use crate::fleet::judge::AgentFacts;
-use crate::node_policy::engine::{Actions, Engine, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
+use crate::node_policy::engine::{Actions, Engine, GrowthWorld, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
 use crate::node_policy::files::{FileActions, FilePod};
 use crate::node_policy::node_input::NodeInput;
+use crate::operations::Growth;
 
 const GRANTS: [FileGrant; 2] = [FileGrant::HostFiles, FileGrant::HostCode];
 const SECOND: Duration = Duration::from_secs(1);
@@ -60,6 +61,8 @@ pub(super) struct Agent {
     pub(super) is_inventing: bool,
     answers: Cell<usize>,
     has_problem: bool,
+    /// Whether its root disk has unused space.
+    pub(super) is_unused: bool,
     // What the leader knows.
     summary: Option<Summary>,
     answered: Option<Instant>,
@@ -85,6 +88,10 @@ pub(super) struct Cluster {
     pub(super) foreign: Option<NodePolicyStatus>,
     /// Actions until the leader dies.
     pub(super) lives: Option<usize>,
+    /// Growths by their tasks' names, and the nodes of those that were requested.
+    pub(super) tasks: BTreeMap<String, Growth>,
+    pub(super) grown: Vec<(String, String)>,
+    pub(super) is_growing_enabled: bool,
     /// The most nodes that had an unproven change at the same time.
     pub(super) most_moving: usize,
     /// The most nodes whose files changed at the same time.
@@ -120,6 +127,7 @@ impl Agent {
             is_inventing: false,
             answers: Cell::new(0),
             has_problem: false,
+            is_unused: false,
             summary: None,
             answered: None,
             next_poll: now,
@@ -204,7 +212,11 @@ impl Agent {
         let answer = self.answer(now);
         let state =
             NodePolicyState { document: answer.document.clone(), answer: answer.digest(), files: self.takes_files };
-        let checks = if self.has_problem { vec![problem("gateway_unreachable")] } else { Vec::new() };
+        let mut checks = if self.has_problem { vec![problem("gateway_unreachable")] } else { Vec::new() };
+        if self.is_unused {
+            let message = "of 100.0 GiB, 50.0 GiB are in no partition".to_owned();
+            checks.push(Check { severity: Severity::Warning, message, ..problem("root_disk_unused") });
+        }
         Summary { node_policy: self.is_supporting.then_some(state), checks, ..Summary::default() }
     }
 
@@ -262,6 +274,9 @@ impl Cluster {
             next_step: now,
             foreign: None,
             lives: None,
+            tasks: BTreeMap::new(),
+            grown: Vec::new(),
+            is_growing_enabled: true,
             most_moving: 0,
             most_changing: 0,
         };
@@ -386,16 +401,10 @@ impl Cluster {
         let pods: Vec<FilePod> = self.agents.iter().filter_map(|agent| agent.files.pod(&agent.view.name)).collect();
         let stopped = self.stopped.clone();
         let (policies, nodes, term, now) = (&policies, &inputs, &self.term, self.now);
-        let world = World {
-            policies,
-            nodes,
-            stopped: stopped.as_deref(),
-            cluster: "c",
-            term,
-            grants: &GRANTS,
-            pods: Some(&pods),
-            now,
-        };
+        let growth = GrowthWorld { is_enabled: self.is_growing_enabled, tasks: Some(&self.tasks) };
+        let stopped = stopped.as_deref();
+        let world =
+            World { policies, nodes, stopped, cluster: "c", term, grants: &GRANTS, pods: Some(&pods), now, growth };
         let actions = self.engine.step(&world);
         assert!(actions.send.iter().all(|(_, document)| document.term == self.term));
         let moving = actions.hurry.len();
@@ -422,8 +431,17 @@ impl Cluster {
     }
 
     fn carry_out(&mut self, actions: Actions) {
-        let Actions { send, read, hurry, files, statuses, finalizers } = actions;
+        let Actions { send, read, hurry, files, statuses, finalizers, grow } = actions;
         let now = self.now;
+        for request in grow {
+            let name = request.key().task_name();
+            assert!(!self.tasks.contains_key(&name), "{name} was created already");
+            self.tasks.insert(name.clone(), Growth::Running("Creating".to_owned()));
+            self.grown.push((request.node, name));
+            if self.dies() {
+                return;
+            }
+        }
         for node in hurry {
             let agent = self.agent(&node);
             agent.next_poll = agent.next_poll.min(agent.answered.map_or(now, |answered| now.max(answered + POLL)));

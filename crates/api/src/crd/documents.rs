@@ -54,9 +54,7 @@ fn rows(path: &str, schema: &Value, table: &mut String) {
         let meaning = field["description"].as_str().unwrap_or_default().replace('\n', " ");
         writeln!(table, "| `{path}` | {}{must} | {meaning} |", holding(field)).unwrap();
         // Kubernetes' own type, and one that another table lists.
-        let known = matches!(name.as_str(), "nodeSelector" | "attachments")
-            || path.ends_with("stable.settings")
-            || name == "rootDisk";
+        let known = matches!(name.as_str(), "nodeSelector" | "attachments") || path.ends_with("stable.settings");
         if !known {
             rows(&path, field, table);
             rows(&format!("{path}[]"), &field["items"], table);

@@ -18,9 +18,8 @@ use crate::schema;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 #[x_kube(
-    validation = Rule::new("!has(self.rootDisk)").message("rootDisk is reserved for a later version"),
-    validation = Rule::new("has(self.sysctls) || has(self.transparentHugePages) || has(self.links) || has(self.files) || has(self.kubelet)")
-        .message("needs sysctls, transparentHugePages, links, files or kubelet"),
+    validation = Rule::new("has(self.sysctls) || has(self.transparentHugePages) || has(self.links) || has(self.rootDisk) || has(self.files) || has(self.kubelet)")
+        .message("needs sysctls, transparentHugePages, links, rootDisk, files or kubelet"),
     validation = Rule::new("!has(self.restart) || has(self.files) || has(self.kubelet)").message("restart needs files or kubelet").field_path(".restart"),
     validation = Rule::new("!has(self.files) || self.files.map(f, size(f.content)).sum() <= 8192")
         .message("are too large: all contents have at most 8192 bytes")
@@ -44,9 +43,10 @@ pub struct NodeSettings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
     pub links: Vec<LinkSettings>,
-    /// Reserved for a later version; refused unless absent.
+    /// Grow: a root file system that is smaller than its boot volume grows by a NodeTask, within the rollout's limits; unchanged if
+    /// absent. Nothing is undone later. Needs the verb grow-root-disk on nodetasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root_disk: Option<ReservedRootDisk>,
+    pub root_disk: Option<RootDisk>,
     /// Files of the host, at most 16; none if absent. They need the verb host-files or host-code on nodepolicies, and the chart's value
     /// of that name. A file that no policy names any more gets its earlier content back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -82,16 +82,20 @@ pub enum HugePageMode {
     Never,
 }
 
-/// Room for the growth of a node's root disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-pub struct ReservedRootDisk {}
+/// What happens to a root disk with unused space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RootDisk {
+    /// Partition, volume and file system grow to the boot volume's size.
+    Grow,
+}
 
 vcn::words!(HugePageMode: Always = "always", Madvise = "madvise", Never = "never");
 
 impl NodeSettings {
     /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
-        self.sysctls.is_empty() && self.transparent_huge_pages.is_none() && self.links.is_empty() && !self.has_files()
+        let has_items = !self.sysctls.is_empty() || self.transparent_huge_pages.is_some() || !self.links.is_empty();
+        !has_items && self.root_disk.is_none() && !self.has_files()
     }
 
     /// Whether a program must write files on the host for them.

@@ -75,17 +75,17 @@ fn broken() -> Vec<(Value, &'static str, &'static str)> {
         (spec(json!({ "rollout": { "maxUnavailable": "0%" } })), "spec.rollout.maxUnavailable", ""),
         (spec(json!({ "rollout": { "maxUnavailable": 0 } })), "spec.rollout.maxUnavailable", ""),
         (spec(json!({ "rollout": { "maxUnavailable": "101%" } })), "spec.rollout.maxUnavailable", ""),
-        (settings(json!({})), "spec.settings", "needs sysctls, transparentHugePages, links, files or kubelet"),
+        (
+            settings(json!({})),
+            "spec.settings",
+            "needs sysctls, transparentHugePages, links, rootDisk, files or kubelet",
+        ),
         (
             settings(filled(3100)),
             "spec.settings",
             "is too large: settings without files take at most 3072 bytes as JSON",
         ),
-        (
-            settings(json!({ "rootDisk": {}, "sysctls": { "vm.swappiness": "1" } })),
-            "spec.settings",
-            "rootDisk is reserved for a later version",
-        ),
+        (settings(json!({ "rootDisk": "Shrink" })), "spec.settings.rootDisk", ""),
         (
             settings(json!({ "sysctls": { "vm/swappiness": "1" } })),
             "spec.settings.sysctls",

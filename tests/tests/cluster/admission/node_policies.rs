@@ -119,3 +119,38 @@ async fn policy_admin_stops_rollouts_and_changes_no_setting_of_the_controller() 
     }
     patch(&admin(server), json!({ "data": { "controller.conf": "# more\n" } })).await.unwrap();
 }
+
+#[tokio::test]
+async fn growth_of_root_disks_needs_its_verb() {
+    const VERB: &str = "need the verb \"grow-root-disk\" on nodetasks";
+    let server = server().await;
+    let writer = policies(grant_policies(server, "growth-writer").await);
+    let grower = policies(grant_policies(server, "growth-grower").await);
+    let may = json!({ "verb": "grow-root-disk", "group": api::GROUP, "resource": "nodetasks" });
+    let subject = json!({ "kind": "User", "name": "growth-grower" });
+    grant(server, "growth-grower", "oke-node-task-admin", subject, may).await;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let growing = |name: &str| {
+        let mut policy = policy(name, None);
+        policy.spec.settings.root_disk = Some(api::node_policy::RootDisk::Grow);
+        policy
+    };
+    wait_until_refused("the policy of growths", async |_| writer.create(&dry, &growing("growth-tried")).await).await;
+    assert_refused(writer.create(&dry, &growing("growth-tried")).await, VERB);
+    writer.create(&PostParams::default(), &policy("growth-plain", None)).await.unwrap();
+    grower.create(&PostParams::default(), &growing("growth")).await.unwrap();
+    let patch = async |policies: &Api<api::NodePolicy>, name: &str, spec: Value| {
+        policies.patch(name, &PatchParams::default(), &Patch::Merge(json!({ "spec": spec }))).await
+    };
+    let grow = json!({ "settings": { "rootDisk": "Grow" } });
+    assert_refused(patch(&writer, "growth-plain", grow.clone()).await, VERB);
+    // Other nodes, or another mode, of a policy with it.
+    let selector = json!({ "allNodes": null, "nodeSelector": { "matchLabels": { "pool": "web" } } });
+    assert_refused(patch(&writer, "growth", selector).await, VERB);
+    assert_refused(patch(&writer, "growth", json!({ "mode": "Apply" })).await, VERB);
+    patch(&grower, "growth-plain", grow).await.unwrap();
+    patch(&grower, "growth", json!({ "mode": "Apply" })).await.unwrap();
+    // The role of policies is enough to hold growths back.
+    patch(&writer, "growth", json!({ "paused": true })).await.unwrap();
+    patch(&writer, "growth", json!({ "settings": { "rootDisk": null } })).await.unwrap();
+}
