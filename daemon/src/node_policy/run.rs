@@ -206,7 +206,8 @@ impl Task {
     fn report(&self) {
         let of_kernel = self.compared.iter().flat_map(|compared| &compared.outcome.unrestored);
         let of_links = self.links.outcome.iter().flat_map(|links| &links.unrestored).chain(&self.links.unfinished);
-        let unrestored: Vec<&str> = of_kernel.chain(of_links).map(String::as_str).collect();
+        let of_files = self.compared.iter().flat_map(|compared| &compared.files.unrestored);
+        let unrestored: Vec<&str> = of_kernel.chain(of_links).chain(of_files).map(String::as_str).collect();
         let condition = || Condition::degraded(Reason::SettingNotRestored, unrestored.join("; "));
         let unrestored = (!unrestored.is_empty()).then(condition);
         (self.surroundings.report)(self.failed_files.iter().cloned().chain(unrestored).collect());

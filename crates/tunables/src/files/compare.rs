@@ -19,7 +19,7 @@ use crate::files::answer::{FilesAnswer, FilesState};
 use crate::files::folders::{Place, locate};
 use crate::files::order::{FileOrder, OrderedReservations, rendered_paths};
 use crate::files::plan::{DesiredFile, DesiredFiles, FilePlan, FileReport, ObservedFile, not_granted, plan};
-use crate::files::record::{FileRecord, FileState, RecordedReservations};
+use crate::files::record::{FileRecord, FileState, RecordedFile, RecordedReservations};
 use crate::files::reservations;
 use crate::item::KUBELET;
 
@@ -34,6 +34,8 @@ pub struct FileComparison {
     pub in_sync: u32,
     /// Names of policies whose files a Pod changes, or must.
     pub changing: BTreeSet<String>,
+    /// Files of policies that left the node, which stay, and why.
+    pub unrestored: Vec<String>,
 }
 
 /// The paths that [`compare`] needs.
@@ -58,9 +60,11 @@ pub fn compare(
     if is_blank && record.files.is_empty() && record.pending.is_none() {
         return FileComparison::default();
     }
+    let is_left = |file: &RecordedFile| document.policies.iter().all(|policy| policy.uid != file.policy);
+    let left = record.files.iter().filter(|(_, file)| is_left(file)).map(|(path, _)| path.clone()).collect();
     let grants: Vec<FileGrant> = document.grants.iter().copied().collect();
-    let mut comparison =
-        Comparison { document, order: &order, observed, desired: order.explicit(&grants), record, found: Vec::new() };
+    let (desired, found) = (order.explicit(&grants), Vec::new());
+    let mut comparison = Comparison { document, order: &order, observed, desired, record, left, found };
     comparison.desired.report = reported(document);
     comparison.leave_unmounted(is_mounted);
     let (is_kubelet_due, matches) = comparison.reservations();
@@ -74,7 +78,8 @@ pub fn compare(
 pub fn unreadable(document: &NodeDocument, reason: &str) -> FileComparison {
     let (order, record, observed) = (FileOrder::of(document), FileRecord::default(), BTreeMap::new());
     let desired = DesiredFiles::default();
-    let comparison = Comparison { document, order: &order, observed: &observed, desired, record, found: Vec::new() };
+    let (left, found) = (Vec::new(), Vec::new());
+    let comparison = Comparison { document, order: &order, observed: &observed, desired, record, left, found };
     let report = |(policy, path): (String, String)| {
         let (state, message) = (ItemState::Failed, reason.to_owned());
         comparison.item(&FileReport { path, policy, state, message })
@@ -101,6 +106,8 @@ struct Comparison<'a> {
     observed: &'a BTreeMap<String, ObservedFile>,
     desired: DesiredFiles,
     record: FileRecord,
+    /// Paths of policies that left the node.
+    left: Vec<String>,
     found: Vec<FileReport>,
 }
 
@@ -162,7 +169,7 @@ impl Comparison<'_> {
         }
         let known = self.record.kubelet.take();
         let Some(known) = known.filter(|known| known.is_of(reservations)) else { return (true, in_sync) };
-        let is_changed = |(path, recorded): &&(String, crate::files::RecordedFile)| !matches!(self.observed.get(path), Some(ObservedFile::Present(state)) if *state == recorded.applied);
+        let is_changed = |(path, recorded): &&(String, RecordedFile)| !matches!(self.observed.get(path), Some(ObservedFile::Present(state)) if *state == recorded.applied);
         match (known, own.iter().find(is_changed)) {
             (RecordedReservations { state: Some(state), message, .. }, _) => self.report(policy, state, message),
             (_, Some((path, _))) => self.report(
@@ -201,7 +208,17 @@ impl Comparison<'_> {
             rolled_back: self.record.rejected.clone(),
         };
         let changing = applied.keys().filter(|_| is_changing).filter_map(|uid| self.name(uid)).collect();
-        FileComparison { answer: Some(answer), reports, in_sync: plan.in_sync, changing }
+        let unrestored = self.unrestored(state);
+        FileComparison { answer: Some(answer), reports, in_sync: plan.in_sync, changing, unrestored }
+    }
+
+    fn unrestored(&self, state: FilesState) -> Vec<String> {
+        let reason = match state {
+            FilesState::RolledBack => self.record.rejection.as_ref().map_or("", |rejection| &rejection.message),
+            FilesState::NotGranted => "the chart's value hostFiles or hostCode is false",
+            _ => return Vec::new(),
+        };
+        self.left.iter().map(|path| format!("{path}: {reason}")).collect()
     }
 
     fn state(&self, plan: &FilePlan, sha256: &str, is_kubelet_due: bool) -> FilesState {

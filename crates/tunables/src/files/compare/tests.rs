@@ -106,6 +106,23 @@ fn rolled_back_order_fails_the_policies_that_it_changed() {
 }
 
 #[test]
+fn files_that_cannot_be_undone_are_named() {
+    let mut gone = document(DocumentMode::Apply, &[]);
+    gone.policies.clear();
+    let record = recorded(&[(DROP_IN, "b\n")]);
+    let due = compared(&gone, &record, &[(DROP_IN, "b\n")]);
+    assert_eq!((answered(&due), due.unrestored.len()), (FilesState::Due, 0));
+    let rejection = Rejection { message: "kubelet.service is failed".to_owned(), ..Rejection::default() };
+    let rejected = FileRecord { rejected: id(&gone), rejection: Some(rejection), ..record.clone() };
+    let stays = compared(&gone, &rejected, &[(DROP_IN, "b\n")]);
+    assert_eq!(answered(&stays), FilesState::RolledBack);
+    assert_eq!(stays.unrestored, [format!("{DROP_IN}: kubelet.service is failed")]);
+    gone.grants.clear();
+    let stays = compared(&gone, &record, &[]);
+    assert!(answered(&stays) == FilesState::NotGranted && stays.unrestored[0].contains("hostCode"), "{stays:?}");
+}
+
+#[test]
 fn foreign_change_is_reported_and_no_pod_runs() {
     let named = document(DocumentMode::Apply, &[(PLAIN, "a\n")]);
     let found = compared(&named, &recorded(&[(PLAIN, "a\n")]), &[(PLAIN, "foreign\n")]);
