@@ -1,22 +1,26 @@
 //! Captures of NodeTasks by the leader: for the token of the task only, whole or without an end, in little memory.
 
-use api::NodeTask;
 use api::capture::AGENT_CAPTURES_PATH;
+use api::operation::OperationReport;
+use api::{NodeTask, NodeTaskStatus, TaskReason};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube_harness::wait_until;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use kube_harness::{ServiceAccount, wait_for, wait_until};
 use sandbox::OciSettings;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use stream::{end, entry};
 
-use crate::agents::{FakeAgent, FakeBundle, TrustedControllers};
+use crate::agents::{FakeAgent, FakeBundle, NAMESPACE, TrustedControllers};
 use crate::bundles::{GROWTH_MAX, begin_at, entries, rest, wait_for_answers};
 use crate::process::Controller;
 use crate::scene::Scene;
 
 const TOKEN: &str = "a-token-of-256-random-bits";
+/// The namespace of the Pods that write logs.
+const OPERATIONS: &str = "oke-node-tasks";
 
 /// A capture of a node.
 async fn task(scene: &Scene, name: &str, node: &str) -> Api<NodeTask> {
@@ -146,6 +150,62 @@ async fn capture_lives_as_long_as_its_task() {
     tasks.delete("one", &DeleteParams::default()).await.unwrap();
     wait_until("its end", async || tasks.get_opt("one").await.unwrap().is_none()).await;
     assert_eq!(agent.captures(), Vec::<String>::new());
+}
+
+/// The namespace of operations, and the Pod of the controller, whose image they have.
+async fn permit_operations(scene: &Scene, controller: &str) -> Api<Pod> {
+    for object in [
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": OPERATIONS } }),
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": controller, "namespace": NAMESPACE },
+            "spec": { "nodeName": "node-0", "serviceAccountName": "oke-node-agent", "automountServiceAccountToken": false,
+                "containers": [{ "name": "controller", "image": "registry.test/own:1" }] } }),
+    ] {
+        scene.kubernetes.apply_object(object).await.unwrap();
+    }
+    scene.kubernetes.create_account(&ServiceAccount::new(OPERATIONS, "oke-node-task")).await.unwrap();
+    Api::namespaced(scene.client.clone(), OPERATIONS)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_come_from_a_pod_that_is_gone_when_the_capture_is_complete() {
+    let (mut scene, _trusted, agent) = scene().await;
+    agent.takes_policies();
+    scene.environment.insert("TASKS".to_owned(), "on".to_owned());
+    let pods = permit_operations(&scene, "one").await;
+    let one = scene.controller("one");
+    let logs = json!({ "units": ["kubelet.service", "crio.service"], "hours": 6 });
+    for (name, is_alone, reason, expected) in [
+        ("whole", true, TaskReason::Succeeded, ("Succeeded", "; logs")),
+        ("unread", false, TaskReason::CaptureFailed, ("Succeeded", "; no logs: CaptureFailed")),
+        ("failed", true, TaskReason::CaptureFailed, ("CaptureFailed", "the end")),
+    ] {
+        let capture = json!({ "tokenHash": "0".repeat(64), "state": !is_alone, "logs": logs });
+        let task = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask", "metadata": { "name": name },
+            "spec": { "node": "node-0", "action": { "capture": capture } } });
+        let tasks: Api<NodeTask> = Api::all(scene.client.clone());
+        let uid =
+            tasks.create(&PostParams::default(), &serde_json::from_value(task).unwrap()).await.unwrap().uid().unwrap();
+        let pod =
+            wait_for("its Pod", async || pods.list(&ListParams::default()).await.unwrap().items.into_iter().next())
+                .await;
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        assert_eq!(
+            container.args.as_ref().unwrap(),
+            &["operation", "logs", "--hours=6", "kubelet.service", "crio.service"]
+        );
+        assert!(pod.name_any().starts_with(&uid) && agent.captures().contains(&uid), "the agent's folder is first");
+        let report = OperationReport::new(reason, "the end").to_text();
+        let terminated = json!({ "exitCode": 0, "message": report });
+        let status = json!({ "status": { "containerStatuses": [{ "name": "operation", "ready": false, "restartCount": 0,
+            "image": "", "imageID": "", "state": { "terminated": terminated } }] } });
+        pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        let end =
+            wait_for("its end", async || tasks.get(name).await.unwrap().status.filter(NodeTaskStatus::is_final)).await;
+        let is_expected = end.reason == expected.0 && end.message.ends_with(expected.1);
+        assert!(is_expected, "{name}: {end:?} {}", one.log());
+        wait_until("no Pod is left", async || pods.list(&ListParams::default()).await.unwrap().items.is_empty()).await;
+        assert_eq!(agent.captures().contains(&uid), end.reason == "Succeeded", "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

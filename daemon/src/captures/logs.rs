@@ -12,8 +12,9 @@ use super::space::FreeSpace;
 use super::store::{CaptureFolder, create, open};
 use crate::redaction::{Redactions, Redactor};
 
-/// The longest line; the rest of a longer one is the next line.
-const LINE_MAX: u64 = 48 << 10;
+/// The longest line; the rest of a longer one is the next line, so a secret there may not be recognized. journald ends lines at 48 KiB;
+/// journalctl adds time, host and unit.
+const LINE_MAX: u64 = 64 << 10;
 
 /// The most bytes that are kept of a log.
 const BYTES_MAX: usize = UNIT_LOG_BYTES_MAX as usize;
@@ -138,6 +139,14 @@ mod tests {
         assert!(described.is_shortened && text.len() == BYTES_MAX);
         let mut short = b"one\ntwo\n".to_vec();
         assert!(!shorten(&mut short) && short == b"one\ntwo\n");
+    }
+
+    #[test]
+    fn secret_in_the_longest_line_of_the_journal_is_redacted() {
+        let line = format!("2026-01-02T03:04:05+0000 node-a kubelet[1]: {} password=hunter2\n", "x ".repeat(24 << 10));
+        let (text, described) = read(line.as_bytes()).unwrap();
+        assert!(String::from_utf8(text).unwrap().ends_with(" password=[redacted]\n"));
+        assert_eq!(described.redactions.named_values, 1);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct Capture {
     pub entries: u64,
     /// The text of its README.txt.
     pub readme: Vec<String>,
+    /// What the controller reports: packets, bytes, and why there are no logs.
+    pub result: String,
 }
 
 /// Makes one. Ctrl-C deletes the task and removes the unfinished file.
@@ -60,8 +62,8 @@ pub(crate) async fn run(cluster: &Cluster, args: &CaptureArgs) -> anyhow::Result
     // Cancel-safe: the unfinished file goes with the first one, and the task is deleted afterwards.
     let captured = tokio::select! {
         captured = async {
-            wait(&tasks, &name, &progress).await?;
-            fetch(cluster, &name, &token, args, &progress).await
+            let result = wait(&tasks, &name, &progress).await?;
+            Ok(Capture { result, ..fetch(cluster, &name, &token, args, &progress).await? })
         } => captured,
         () = progress.print() => Err(anyhow!("the progress ended")),
         () = interrupts.next() => Err(match is_stdout(&args.file) {
@@ -97,11 +99,12 @@ async fn fetch(
     }
     let readme = String::from_utf8_lossy(&relayed.kept).lines().map(|line| printable(line).into_owned()).collect();
     let bytes = file.finish()?;
-    Ok(Capture { file: args.file.clone(), node: args.node.clone(), bytes, entries: relayed.entries, readme })
+    let (file, node, entries) = (args.file.clone(), args.node.clone(), relayed.entries);
+    Ok(Capture { file, node, bytes, entries, readme, result: String::new() })
 }
 
-/// Waits until the capture is complete.
-async fn wait(tasks: &Api<NodeTask>, name: &str, progress: &Progress) -> anyhow::Result<()> {
+/// Waits until the capture is complete. Returns what the controller reports.
+async fn wait(tasks: &Api<NodeTask>, name: &str, progress: &Progress) -> anyhow::Result<String> {
     let end = Instant::now() + WAIT_MAX;
     let mut status = NodeTaskStatus::default();
     while Instant::now() < end {
@@ -109,7 +112,7 @@ async fn wait(tasks: &Api<NodeTask>, name: &str, progress: &Progress) -> anyhow:
         status =
             task.with_context(|| format!("NodeTask {name} was deleted before it ended"))?.status.unwrap_or_default();
         match status.state {
-            Some(TaskState::Succeeded) => return Ok(()),
+            Some(TaskState::Succeeded) => return Ok(printable(&status.message).into_owned()),
             Some(TaskState::Failed | TaskState::Refused) => bail!("{}", failure(&status)),
             None | Some(TaskState::Pending | TaskState::Running | TaskState::Stopped) => {}
         }
@@ -216,11 +219,12 @@ impl Answer for Capture {
         self.readme.iter().for_each(|line| page.line(line));
         page.line("");
         page.line(format_args!(
-            "{}: {}, {} entries of node {}",
+            "{}: {}, {} entries of node {}: {}",
             self.file.display(),
             size(self.bytes),
             self.entries,
-            self.node
+            self.node,
+            self.result
         ));
     }
 }

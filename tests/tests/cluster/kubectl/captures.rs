@@ -109,6 +109,7 @@ async fn capture_is_private_and_its_task_ends_with_the_command() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["readme"], json!(["A capture.", "\\u{1b}[2J"]), "{summary}");
+    assert_eq!(summary["result"], "in words");
     let found = fs::metadata(folder.path().join("out.tar")).unwrap();
     assert_eq!((found.permissions().mode() & 0o777, summary["bytes"].as_u64()), (0o600, Some(found.len())));
     // Only the hash is in the object.

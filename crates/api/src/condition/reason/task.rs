@@ -18,8 +18,8 @@ reasons! {
         "The cluster's stop switch is on: no further node starts. The controller still watches actions that had an effect already.",
         "Run `kubectl oke-node stop --off` when the reason for the stop is gone.";
     NotEnabled True on OnFailed:
-        "Tasks or reboots are not enabled in this cluster. This task does nothing, even if they are enabled later.",
-        "Set the chart's value or the add-on's key `tasks` to true; for reboots, also `reboot`. Then create the task again.";
+        "Tasks or reboots are not enabled in this cluster, or captures on the node. This task does nothing, even if they are enabled later.",
+        "Set the chart's value or the add-on's key `tasks` to true; for reboots, also `reboot`; for payload, `captures` to `payload`. Then create the task again.";
     InvalidSelector True on OnFailed:
         "The nodeSelector is invalid.",
         "Read the error in the message. Create the task again with a valid selector.";
