@@ -14,9 +14,10 @@ mod tests;
 pub(crate) use plan::{Confirmation, FileActions, FileBudget, FileNode, FileOwner, FilesInput, PodEnd, plan};
 pub(crate) use pods::{FilePod, FilePods};
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use crate::operations::PodState;
 use tokio::time::Instant;
 use tunables::{FilesState, ItemReport, ItemState, NodeAnswer};
 
@@ -31,6 +32,8 @@ pub(crate) struct FilesMemory {
     ends: HashMap<String, EndedPods>,
     /// Whether no node has a Pod or needs one. A new leader lists Pods first.
     pub(crate) is_settled: bool,
+    /// Nodes with a Pod that may still take its change back.
+    changing: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -41,6 +44,18 @@ struct EndedPods {
 }
 
 impl FilesMemory {
+    /// Remembers which nodes have a young Pod, if Pods were listed.
+    pub(crate) fn note_pods(&mut self, pods: Option<&[FilePod]>) {
+        let Some(pods) = pods else { return };
+        let is_young = |pod: &&FilePod| pod.state == PodState::Running && !pod.is_late;
+        self.changing = pods.iter().filter(is_young).map(|pod| pod.node.clone()).collect();
+    }
+
+    /// Whether a change is in progress: its kubelet may be down, and the Pod reports how it ends.
+    pub(crate) fn is_changing(&self, node: &str) -> bool {
+        self.changing.contains(node)
+    }
+
     /// Whether a Pod for this order may be created.
     fn may_start(&self, node: &str, order: &str, now: Instant) -> bool {
         self.ends.get(node).is_none_or(|ends| ends.order != order || ends.retry <= now)

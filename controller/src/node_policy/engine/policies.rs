@@ -152,10 +152,17 @@ impl Engine {
             is_ready: node.is_ready(),
             fault: baseline
                 .and_then(|baseline| node.fault(held, answer, baseline))
+                .filter(|fault| !self.is_excused(node.name(), fault))
                 .or_else(|| self.file_fault(node, policy, answer))
                 .or_else(|| disk.and_then(RootDisk::fault)),
             is_busy: step.busy.contains(node.name()),
         })
+    }
+
+    /// Whether a change of files explains a fault: its Pod takes the change back, or the fault is judged afterwards.
+    fn is_excused(&self, node: &str, fault: &NodeFault) -> bool {
+        let is_of_change = matches!(fault.reason, PolicyReason::NodeNotReady | PolicyReason::NewProblem);
+        is_of_change && self.files.is_changing(node)
     }
 
     /// The fault of a node on which no Pod can apply the files of a policy.

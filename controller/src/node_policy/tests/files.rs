@@ -73,6 +73,7 @@ fn broken_file_is_rolled_back_on_the_canary_and_reaches_no_other_node() {
     cluster.until(600, "it is rejected", |cluster| !cluster.status("web").rejected.is_empty());
     let status = cluster.status("web");
     assert_eq!((status.failing.len(), status.failing[0].node.as_str()), (1, status.canaries[0].as_str()));
+    assert_eq!(status.failing[0].reason, "RolledBack", "although the Node was NotReady first");
     cluster.run(900);
     assert_eq!((ever(&cluster, BAD), having(&cluster, "a")), (1, AGENTS));
     assert_eq!(cluster.progress("web"), "Rejected");

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tunables::files::FileGrant;
 use tunables::{
-    AnsweredPolicy, DocumentMode, FilesState, ItemReport, ItemState, LeaderTerm, NodeAnswer, NodeDocument, PolicyState,
+    AnsweredPolicy, DesiredHostFile, DocumentMode, FilesAnswer, FilesState, ItemReport, ItemState, LeaderTerm,
+    NodeAnswer, NodeDocument, PolicyState,
 };
 
 use crate::cluster::node_condition::KubeletProblem;
@@ -200,12 +201,26 @@ impl Agent {
             document: self.document.revision.clone(),
             cluster: self.document.cluster.clone(),
             policies: policies.chain(invented).collect(),
-            items: reports.collect(),
+            items: reports.chain(self.rolled_back(files.as_ref())).collect(),
             baseline: self.document.baseline.clone(),
             files: files.clone(),
             ..NodeAnswer::default()
         }
         .bounded()
+    }
+
+    /// The files that were rolled back.
+    fn rolled_back(&self, files: Option<&FilesAnswer>) -> Vec<ItemReport> {
+        let is_rolled_back = files.is_some_and(|files| files.state == FilesState::RolledBack);
+        let item = |file: &DesiredHostFile| ItemReport {
+            item: file.path.clone(),
+            policy: self.document.policy(file.policy).map(|policy| policy.name.clone()).unwrap_or_default(),
+            state: ItemState::RolledBack,
+            current: String::new(),
+            desired: String::new(),
+            message: String::new(),
+        };
+        self.document.files.iter().filter(|_| is_rolled_back).map(item).collect()
     }
 
     fn current_summary(&self, now: Instant) -> Summary {
