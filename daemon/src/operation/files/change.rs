@@ -207,7 +207,7 @@ impl<U: Units> Change<'_, U> {
         let mut kubelet_started = None;
         for unit in &plan.restart {
             if *unit == HostUnit::Kubelet {
-                kubelet_started = unix_seconds();
+                kubelet_started = end_of_second().await;
             }
             self.units.restart(*unit, until).await?;
         }
@@ -288,9 +288,12 @@ impl<U: Units> Change<'_, U> {
     }
 }
 
-fn unix_seconds() -> Option<i64> {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    i64::try_from(elapsed.as_secs()).ok()
+/// Waits until a second ends, and returns it. The API server keeps heartbeats in whole seconds, and a kubelet starts within one: with this,
+/// each heartbeat after the restart that follows has a later second, and no earlier one has.
+async fn end_of_second() -> Option<i64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    sleep(Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))).await;
+    i64::try_from(now.as_secs()).ok()
 }
 
 fn remove_if_any(path: &std::path::Path) -> io::Result<()> {

@@ -109,11 +109,8 @@ fn units<'a>(host: &'a Host, confirmation: Option<&'static str>) -> FakeUnits<'a
 }
 
 async fn apply(host: &Host, units: &FakeUnits<'_>, order: &str, content: Option<&str>) -> Outcome {
-    let timing = Timing {
-        guard: Duration::from_millis(400),
-        margin: Duration::from_millis(100),
-        poll: Duration::from_millis(10),
-    };
+    let timing =
+        Timing { guard: Duration::from_secs(2), margin: Duration::from_millis(100), poll: Duration::from_millis(10) };
     let identity = Identity { order, cluster: "cluster", instance: Some("instance") };
     Change { host, units, timing }.apply(identity, &desired(content)).await
 }
