@@ -6,6 +6,7 @@ use api::FIELD_MANAGER;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
 use kube::api::PatchParams;
+use resident::logging::chain;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::time::timeout;
@@ -27,6 +28,14 @@ pub enum RequestError {
 }
 
 impl RequestError {
+    /// In words, for a status, which has room for a line. Of a refusal by missing rights, what is missing: `cannot patch resource "nodes" …`.
+    pub(crate) fn brief(&self) -> String {
+        let whole = chain(self);
+        let is_forbidden = self.code() == Some(403);
+        let missing = whole.split_once("\" cannot ").filter(|_| is_forbidden);
+        missing.map_or_else(|| whole.clone(), |(_, missing)| format!("the controller cannot {missing}"))
+    }
+
     /// The HTTP status of the API server's answer, if there was one.
     pub fn code(&self) -> Option<u16> {
         match self {

@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use api::node_task::TaskState;
 use api::{CORDON_ANNOTATION, NODE_POOL_ANNOTATION, NodeTask, NodeTaskStatus};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use kube_harness::{ServiceAccount, wait_until};
+use kube_harness::{Bound, ServiceAccount, wait_until};
 use sandbox::{ApiFault, ApiFaultKind, OciSettings, Operation};
 use serde_json::{Value, json};
 
 use crate::agents::{FakeAgent, TrustedControllers};
 use crate::leases::{make_replica, spec};
 use crate::process::Controller;
-use crate::scene::{POOL, Scene};
+use crate::scene::{POOL, Scene, manifest};
 
 const SHOP: &str = "shop";
 const ENABLED: [(&str, &str); 2] = [("TASKS", "on"), ("TASK_REBOOTS", "on")];
@@ -215,4 +217,63 @@ async fn lease_moves_before_the_leaders_node_is_cordoned() {
     assert_eq!((spec(&scene).await.holder_identity.as_deref(), two.leads()), (Some("two"), true));
     assert!(one.log().contains(r#""event":"lease.handed_over""#), "{}", one.log());
     assert!(!one.log().contains(r#""event":"reboot.reset""#) && scene.cloud.restarts().is_empty());
+}
+
+/// The rights of manifests/reboot, without those of this resource.
+async fn remove_right(scene: &Scene, resource: &str) {
+    let roles: Api<ClusterRole> = Api::all(scene.client.clone());
+    let all = [("nodes", "patch"), ("pods", "list"), ("pods/eviction", "create")];
+    let rules = all.iter().filter(|(of, _)| *of != resource);
+    let rules: Vec<Value> =
+        rules.map(|(of, verb)| json!({ "apiGroups": [""], "resources": [of], "verbs": [verb] })).collect();
+    let before = roles.get("oke-node-controller-reboot").await.unwrap();
+    assert_eq!(before.rules.unwrap_or_default().len(), if resource == all[0].0 { all.len() } else { all.len() - 1 });
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "oke-node-controller-reboot" }, "rules": rules });
+    scene.kubernetes.apply_object(role).await.unwrap();
+    let reviews: Api<SubjectAccessReview> = Api::all(scene.client.clone());
+    let user = "system:serviceaccount:oke-node-manager:oke-node-controller";
+    for (of, verb) in all {
+        let (name, subresource) = of.split_once('/').unwrap_or((of, ""));
+        let attributes = json!({ "verb": verb, "resource": name, "subresource": subresource, "name": "a" });
+        let review = json!({ "spec": { "user": user, "resourceAttributes": attributes } });
+        let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
+        wait_until(&format!("the right to {verb} {of}"), async || {
+            let answer = reviews.create(&PostParams::default(), &review).await.unwrap();
+            answer.status.unwrap().allowed == (of != resource)
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reboot_without_one_of_its_rights_names_it_and_resets_nothing() {
+    let (scene, _agents) = scene().await;
+    pod(&scene, "web", "node-0").await;
+    for file in ["admission.yaml", "controller.yaml", "../reboot/reboot.yaml"] {
+        scene.kubernetes.apply(&manifest(file)).await.unwrap();
+    }
+    // With its own account's token.
+    let own = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "one", "namespace": "oke-node-manager" },
+        "spec": { "serviceAccountName": "oke-node-controller", "automountServiceAccountToken": false,
+            "containers": [{ "name": "controller", "image": "oke-node-manager" }] } });
+    scene.kubernetes.apply_object(own).await.unwrap();
+    let account = ServiceAccount::new("oke-node-manager", "oke-node-controller");
+    let token = scene.kubernetes.token(&account, &Bound::Pod("one".to_owned())).await.unwrap();
+    scene.kubernetes.write_kubeconfig(&token, &scene.folder.path().join("kubeconfig")).unwrap();
+    let _leader = controller(&scene, "one");
+    for (resource, reason, words) in [
+        ("nodes", "NotEnabled", "cannot patch resource \"nodes\""),
+        ("pods", "DrainBlocked", "cannot list resource \"pods\""),
+        ("pods/eviction", "DrainBlocked", "cannot create resource \"pods/eviction\""),
+    ] {
+        remove_right(&scene, resource).await;
+        let name = format!("without-{}", resource.replace('/', "-"));
+        reboot(&scene, &name, "node-0", 1).await;
+        let ended = wait_for_end(&scene, &name).await;
+        assert_eq!(ended.reason, reason, "{resource}: {}", ended.message);
+        assert!(ended.message.contains(words), "{resource}: {}", ended.message);
+        assert_eq!((cordon(&scene, "node-0").await, pods(&scene).await), ((false, None), 1), "{resource}");
+    }
+    assert_eq!((scene.cloud.restarts().len(), scene.cloud.answered(Operation::InstanceAction, 200)), (0, 0));
 }

@@ -47,6 +47,7 @@ async fn request(client: &Client, pod: &PodKey) -> Result<(), RequestError> {
 /// What refuses the eviction: of several causes the first, which names the budget.
 fn cause(error: &RequestError) -> String {
     let text = match error {
+        _ if error.code() == Some(403) => error.brief(),
         RequestError::Refused(refused) => match &**refused {
             kube::Error::Api(status) => detail(status),
             other => chain(other),

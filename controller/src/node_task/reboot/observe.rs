@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::core::ApiResource;
 use kube::{Api, Client};
-use resident::logging::chain;
 use tokio::time::Instant;
 
 use super::drain::{Drain, DrainRules, DrainedPod};
@@ -214,7 +213,7 @@ async fn pods(client: &Client, input: &StepInput, is_node_ready: bool) -> Result
     let kind = ApiResource::erase::<Pod>(&());
     let api: Api<Received<DrainedPod>> = Api::all_with(client.clone(), &kind);
     let params = ListParams::default().fields(&format!("spec.nodeName={}", input.running.node)).limit(PODS_MAX);
-    let listed = send(api.list(&params)).await.map_err(|error| format!("list the node's pods: {}", chain(&error)))?;
+    let listed = send(api.list(&params)).await.map_err(|error| format!("list the node's pods: {}", error.brief()))?;
     if listed.metadata.continue_.as_deref().is_some_and(|token| !token.is_empty()) {
         return Err(format!("the node has more than {PODS_MAX} pods"));
     }

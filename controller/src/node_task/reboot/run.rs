@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use super::cordon::{cordon, uncordon};
 use super::evict::evict;
-use super::facts::{Effect, End, Next, NodeFacts, RebootFacts, RebootRun, RebootStep, ResetState};
+use super::facts::{Cordon, Effect, End, Next, NodeFacts, RebootFacts, RebootRun, RebootStep, ResetState};
 use super::observe::{entry, observe, run_of, step_of};
 use super::plan::step;
 use super::reset::{InstanceCheck, check, reset};
+use crate::cluster::store::NodeView;
 use crate::node_task::action::{ENDING, Next as TaskNext, STARTED, StepInput, TaskContext};
 
 /// Between two rounds of evictions, as `kubectl drain` has it.
@@ -60,7 +61,11 @@ pub(in crate::node_task) async fn undo(context: &TaskContext, input: &StepInput)
             Some(_) => {}
         }
     }
+    let is_cordoned = |view: &NodeView| matches!(Cordon::of(view, &owner), Cordon::Own | Cordon::Lifted);
+    let is_cordoned = input.view.as_deref().is_some_and(is_cordoned);
     match uncordon(&context.client, &input.running.node, &owner).await {
+        // Without the right there is no cordon either.
+        Err(error) if error.code() == Some(403) && !is_cordoned => {}
         // The rights went with the setting: nothing can be removed any more.
         Err(error) if error.code() == Some(403) && !context.enabled.is_reboot => {
             tracing::warn!(
@@ -148,7 +153,7 @@ async fn carry_out(
             Some(view) => match cordon(&context.client, view, &owner).await {
                 Ok(()) => "cordoned".to_owned(),
                 Err(error) if error.code() == Some(403) => {
-                    return Err(End::Failed(TaskReason::NotEnabled, format!("cordon: {}", chain(&error))));
+                    return Err(End::Failed(TaskReason::NotEnabled, format!("cordon: {}", error.brief())));
                 }
                 Err(error) => format!("cordon: {}", chain(&error)),
             },
