@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::VolumeProjection;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{CONTROLLER, deployed, documents, named};
 use crate::root;
@@ -83,8 +83,10 @@ fn every_binding_binds_only_own_role_to_own_account() {
 
 #[test]
 fn no_rule_is_a_wildcard_and_none_reads_secrets() {
+    // The group of OKE's kind is not documented, so one rule names the resource in every group.
+    let repair = json!({ "apiGroups": ["*"], "resources": ["noderepairconfigs"], "verbs": ["list"] });
     for role in of_kind("ClusterRole").iter().chain(&of_kind("Role")) {
-        for rule in role["rules"].as_array().unwrap() {
+        for rule in role["rules"].as_array().unwrap().iter().filter(|rule| **rule != repair) {
             for list in ["apiGroups", "resources", "verbs"] {
                 let words: Vec<&str> = rule[list].as_array().unwrap().iter().filter_map(Value::as_str).collect();
                 assert!(!words.iter().any(|word| *word == "*" || *word == "secrets"), "{rule}");
