@@ -66,7 +66,7 @@ impl Node {
     pub(crate) fn new() -> Self {
         let node = Self { directory: tempfile::tempdir().unwrap() };
         let kernel = ["host/sys/fs/cgroup", "host/sys/kernel/mm", "host/proc/sys/vm", "host/proc/sys/fs/inotify"];
-        for name in ["source", "bin", "net.d", "cache/results", "host/usr"].into_iter().chain(kernel) {
+        for name in ["source", "bin", "net.d", "cache/results", "host/usr", "host/etc"].into_iter().chain(kernel) {
             fs::create_dir_all(node.path(name)).unwrap();
         }
         node.executable("source/vcn-native", PLUGIN);
