@@ -167,7 +167,12 @@ async fn node_that_fails_is_a_line_of_the_index() {
     let problems: Vec<&str> = index.nodes.iter().map(|node| node.problem.as_deref().unwrap_or_default()).collect();
     for (problem, expected) in problems.iter().zip([
         "",
-        "later entries are missing",
+        // What was written may be lost with the connection, also the reply's head.
+        if problems[1].contains("later entries") {
+            "later entries are missing"
+        } else {
+            "broke before the reply was complete"
+        },
         "a tar header is not valid; later entries are missing",
         "the version of its agent cannot send bundles to the controller",
         "",
@@ -178,7 +183,6 @@ async fn node_that_fails_is_a_line_of_the_index() {
     }
     assert!(problems[0].is_empty() && !problems[4].is_empty(), "{problems:?}");
     assert_eq!(found["bundle/nodes/node-0/state/pools.json"], b"pools");
-    // What was written may be lost with the connection.
     if let Some(cut) = found.get("bundle/nodes/node-1/state/pools.json") {
         assert_eq!((cut.as_slice(), problems[1].contains("zeros replace 510 bytes")), (&b"po\0\0\0"[..], true));
     }
