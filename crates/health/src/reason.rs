@@ -103,7 +103,7 @@ reasons! {
     LimitRaised: "A limit of the kernel was nearly used up, and the rule of a health signal lets the agent raise it. The raised value lasts until the next boot.",
         "Make the value permanent in /etc/sysctl.d if the load is expected. `oke-node-agent health` shows what uses the limit up.";
     SettingNotRestored: "A value or file that a NodePolicy set is not restored, and no policy names it any more. The agent retries values within an hour at most, and a reboot restores them as well; files stay.",
-        "Mount the folder that the message names (for a file, chart value `hostFiles` or `hostCode`), or set the earlier value on the node with `sysctl`, `ip link` or `ethtool`. If it names addresses or routes of a link, reboot the node.";
+        "Read the message: mount the folder that it names (for a file, chart value `hostFiles` or `hostCode`), or set the earlier value on the node with `sysctl`, `ip link` or `ethtool`. If it names addresses or routes of a link, reboot the node.";
     RepairWithoutEffect: "The agent raised a limit of the kernel, and the raised limit is nearly used up too. The agent restores the old value once usage is below half of it, and does not raise the limit again until then.",
         "Find the pod that uses the limit up: `oke-node-agent health` shows the problem.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes our objects or configures a VNIC's link. The agent repairs them, and packets are lost in between.",
