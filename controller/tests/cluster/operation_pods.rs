@@ -1,6 +1,7 @@
 //! Pods of operations on a real API server, with real tokens: which ones the controller, an administrator and a user with a verb may
 //! create. What is not exactly such a Pod is refused to all of them.
 
+use api::NodeTask;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -425,4 +426,42 @@ fn changes_of_logs() -> Vec<(&'static str, Change)> {
             pod["spec"]["containers"][0]["volumeMounts"].as_array_mut().unwrap().remove(0);
         }),
     ]
+}
+
+/// With the rights of the manifests only, as the leader creates the task of a NodePolicy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn controller_creates_growths_of_policies_and_no_other_task() {
+    let server = ApiServer::start().unwrap();
+    for file in ["namespace.yaml", "crds.yaml", "admission.yaml", "controller.yaml", "../tasks/roles.yaml"] {
+        server.apply(&manifest(file)).await.unwrap();
+    }
+    let account = ServiceAccount::new("oke-node-manager", "oke-node-controller");
+    let token = server.token(&account, &Bound::Nothing).await.unwrap();
+    let tasks: Api<NodeTask> = Api::all(server.client(&token).unwrap());
+    let task = |name: &str, action: Value| -> NodeTask {
+        let owner =
+            json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodePolicy", "name": "disks", "uid": UID });
+        let spec = json!({ "node": "a", "action": action, "ttlSecondsAfterFinished": 86_400 });
+        let task = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask",
+            "metadata": { "name": name, "ownerReferences": [owner] }, "spec": spec });
+        serde_json::from_value(task).unwrap()
+    };
+    let create = async |name: &str, action| tasks.create(&PostParams::default(), &task(name, action)).await.map(drop);
+    wait_until("the role is in force", async || create("grow-disks-1", json!({ "growRootDisk": {} })).await.is_ok())
+        .await;
+    for (name, action) in
+        [("restart", json!({ "restartUnit": { "unit": "crio.service" } })), ("reboot", json!({ "reboot": {} }))]
+    {
+        let needs = [format!("needs the verb \"{name}")];
+        let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
+        wait_until("the policy is in force", async || {
+            let refused = create(name, action.clone()).await;
+            if refused.is_ok() {
+                tasks.delete(name, &DeleteParams::default()).await.ok();
+            }
+            refused.is_err()
+        })
+        .await;
+        assert_forbidden(create(name, action).await, name, &needs);
+    }
 }
