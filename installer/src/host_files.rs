@@ -94,6 +94,12 @@ impl Host {
         }
     }
 
+    /// What differs after each write of the record: its inode, and when it was written. `None` if there is no record.
+    pub fn record_stamp(&self) -> Option<(u64, i64, i64)> {
+        let found = fs::metadata(self.data(RECORD)).ok()?;
+        Some((found.ino(), found.mtime(), found.mtime_nsec()))
+    }
+
     /// The folder of copies.
     pub fn copies(&self, copies: Copies) -> PathBuf {
         self.data.join(copies.name())

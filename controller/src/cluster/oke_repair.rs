@@ -12,6 +12,7 @@ use kube::{Api, Client, ResourceExt as _};
 use resident::logging::chain;
 use serde_json::Value;
 
+use crate::cluster::request::{RequestError, send};
 use crate::cluster::store::NodeView;
 
 const KIND: &str = "NodeRepairConfig";
@@ -50,7 +51,9 @@ struct RepairConfig {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigsError {
     #[error("reading NodeRepairConfigs")]
-    Api(#[from] kube::Error),
+    Api(#[from] RequestError),
+    #[error("there are more than {CONFIGS_MAX} NodeRepairConfigs")]
+    TooMany,
     #[error("NodeRepairConfig {0} has no label selector that can be read")]
     NoSelector(String),
 }
@@ -110,12 +113,16 @@ impl OkeRepair {
 
     /// What was read, and the error of one that cannot be read.
     async fn read_all(client: &Client) -> Result<(Vec<RepairConfig>, Option<ConfigsError>), ConfigsError> {
-        let found = Discovery::new(client.clone()).run_aggregated().await?;
+        let found = send(Discovery::new(client.clone()).run_aggregated()).await?;
         let kinds = found.groups().flat_map(|group| group.recommended_resources());
         let (mut configs, mut error) = (Vec::new(), None);
         for (kind, _) in kinds.filter(|(kind, _)| kind.kind == KIND) {
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-            for object in api.list(&ListParams::default().limit(CONFIGS_MAX)).await? {
+            let listed = send(api.list(&ListParams::default().limit(CONFIGS_MAX))).await?;
+            if listed.metadata.continue_.as_deref().is_some_and(|token| !token.is_empty()) {
+                error = Some(ConfigsError::TooMany);
+            }
+            for object in listed {
                 let name = vcn::printable(&object.name_any()).into_owned();
                 match object.data.get("spec").and_then(selector) {
                     Some(Some(selector)) => configs.push(RepairConfig { name, selector }),

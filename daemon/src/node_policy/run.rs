@@ -76,6 +76,8 @@ struct Task {
     applier: Arc<Mutex<Applier>>,
     link_applier: Arc<Mutex<LinkApplier>>,
     host: Host,
+    /// The stamp of the record of files before the last comparison.
+    record_stamp: Option<(u64, i64, i64)>,
     /// What the last comparison of a document found.
     compared: Option<Compared>,
     /// Whether links are compared next time, too.
@@ -128,6 +130,7 @@ impl Task {
         Self {
             held: surroundings.policies.held.subscribe(),
             host: files::host(&settings),
+            record_stamp: None,
             applier: Arc::new(Mutex::new(Applier::new(settings.clone(), boot.clone()))),
             link_applier: Arc::new(Mutex::new(LinkApplier::new(settings, boot))),
             compared: None,
@@ -175,6 +178,7 @@ impl Task {
                 let contact = self.surroundings.policies.contact.last().map(|reply| reply.accepted);
                 let is_new = held.is_received && !is_known;
                 let host = self.host.clone();
+                self.record_stamp = host.record_stamp();
                 let compared = spawn_blocking(move || {
                     let outcome = lock(&applier).compare(&document, Moment { is_new, contact, now: Instant::now() });
                     (outcome, compare_files(&host, &document))
@@ -273,8 +277,12 @@ impl Task {
         self.report();
     }
 
-    /// Compares files alone, and answers.
+    /// Compares files alone, and answers, if a Pod changed the record since the last comparison.
     async fn compare_files(&mut self) -> Result<(), JoinError> {
+        let stamp = self.host.record_stamp();
+        if std::mem::replace(&mut self.record_stamp, stamp) == stamp {
+            return Ok(());
+        }
         let Some(Compared { held: Held { document: Some(document), .. }, .. }) = &self.compared else { return Ok(()) };
         let (host, document) = (self.host.clone(), document.clone());
         let (files, _) = spawn_blocking(move || compare_files(&host, &document)).await?;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ipam::read_state;
 use nix::unistd::{AccessFlags, access};
 use tunables::files::{DesiredFiles, FileGrant, FileRecord, ObservedFile, StepAction, plan};
 
@@ -15,15 +14,12 @@ use crate::uninstall::Removal;
 
 /// Restores the files. `root` is the host's file system, as seen from here.
 pub(super) fn restore(data_dir: &Path, root: &Path, removal: &mut Removal) {
-    let folder = data_dir.join(FOLDER);
-    let path = folder.join(RECORD);
-    let record = match read_state(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-        read => read.and_then(|text| serde_json::from_slice::<FileRecord>(&text).map_err(io::Error::other)),
-    };
-    let record = match record {
+    let host = Host::new(root, &data_dir.join(FOLDER));
+    let record = match host.record() {
         Ok(record) => record,
-        Err(source) => return removal.failures.push(Error::Read { path, source }),
+        Err(error) => {
+            return removal.failures.push(Error::Read { path: host.data(RECORD), source: io::Error::other(error) });
+        }
     };
     if record.files.is_empty() && record.pending.is_none() {
         return;
@@ -32,7 +28,6 @@ pub(super) fn restore(data_dir: &Path, root: &Path, removal: &mut Removal) {
     if access(&root.join("etc"), AccessFlags::W_OK).is_err() {
         return removal.failures.push(Error::FilesNotMounted { paths: record.files.keys().cloned().collect() });
     }
-    let host = Host::new(root, &folder);
     let record = take_back(&host, record, removal);
     let grants = FileGrant::ALL.to_vec();
     let observed: BTreeMap<String, ObservedFile> =

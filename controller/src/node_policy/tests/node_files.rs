@@ -113,7 +113,6 @@ impl NodeFiles {
         }
         let owners: std::collections::BTreeSet<String> =
             self.applied.values().map(|(_, policy)| policy.clone()).collect();
-        let (owners, rolled_back) = (owners.into_iter().collect(), self.rolled_back.clone());
-        Some(FilesAnswer { order, state, owners, kubelet_started: None, rolled_back })
+        Some(FilesAnswer { order, state, owners: owners.into_iter().collect(), kubelet_started: None })
     }
 }

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::is_default;
-
 /// The most policies of an answer: as many as a cluster may have.
 pub const OWNERS_MAX: usize = 50;
 
@@ -22,9 +20,6 @@ pub struct FilesAnswer {
     /// When the kubelet was about to restart, in seconds since 1970; only if a change waits for its confirmation.
     #[serde(deserialize_with = "api::lenient", skip_serializing_if = "Option::is_none")]
     pub kubelet_started: Option<i64>,
-    /// The order that was rolled back last.
-    #[serde(skip_serializing_if = "is_default")]
-    pub rolled_back: String,
 }
 
 /// How far an agent's files are.

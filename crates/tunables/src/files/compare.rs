@@ -205,7 +205,6 @@ impl Comparison<'_> {
             state,
             owners: owners.collect::<BTreeSet<_>>().into_iter().collect(),
             kubelet_started: pending.and_then(|pending| pending.kubelet_started),
-            rolled_back: self.record.rejected.clone(),
         };
         let changing = applied.keys().filter(|_| is_changing).filter_map(|uid| self.name(uid)).collect();
         let unrestored = self.unrestored(state);
