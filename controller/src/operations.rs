@@ -1,5 +1,5 @@
-//! Pods that change something on a node: their form, which manifests/operations/operation-pods.yaml permits, and what they show. NodeTasks
-//! and files of NodePolicies have them.
+//! Pods that change something on a node: their form, which manifests/operations/operation-pods.yaml permits, and their state. NodeTasks
+//! and files of NodePolicies use them.
 
 mod growths;
 mod pod_state;

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::cluster::request::{RequestError, params, send, settled};
 
-/// Writes a status in the place of a version of the object, if it is given, and returns the new version. The uid keeps it from another object of the
-/// same name, the version from the status of another leader.
+/// Writes a status and returns the new version. If a version is given, the write replaces only that one, so it never overwrites the
+/// status of another leader. The uid protects a later object of the same name.
 pub(crate) async fn write_status<K>(
     client: &Client,
     object: &K,
@@ -45,7 +45,7 @@ pub(crate) async fn write_finalizer<K>(
 where
     K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
 {
-    // Also of one that cannot be read.
+    // Also for an object that this version cannot parse.
     let api: Api<Received<K>> = Api::all(client.clone());
     let others = object.meta().finalizers.iter().flatten().map(String::as_str).filter(|it| *it != finalizer);
     let all: Vec<&str> = others.chain((!is_removed).then_some(finalizer)).collect();

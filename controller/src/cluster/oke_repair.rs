@@ -68,7 +68,7 @@ impl OkeRepair {
         self.taint.is_none() && !self.reads_configs
     }
 
-    /// How OKE's repair of the node is known, in a phrase, if it repairs it.
+    /// The evidence that OKE repairs the node, in a phrase; `None` if OKE does not repair it.
     pub(crate) fn of(&self, node: &NodeView) -> Option<String> {
         if self.taint.as_ref().is_some_and(|taint| node.taints.iter().any(|key| **key == **taint)) {
             return Some("it has OKE's taint".to_owned());
@@ -82,7 +82,7 @@ impl OkeRepair {
         Some(format!("NodeRepairConfig {} selects it", selecting.name))
     }
 
-    /// Why it is not known whether OKE repairs a node. No other program may repair one then.
+    /// Why it is not known whether OKE repairs a node. While it is unknown, no other program may repair one.
     pub(crate) fn unknown(&self) -> Option<String> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         match (&known.error, self.reads_configs && !known.is_read) {

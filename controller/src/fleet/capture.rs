@@ -37,7 +37,7 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 const REPLY: Duration = Duration::from_secs(15);
 /// For one capture, with a reader as slow as its connection.
 const SENDING: Duration = Duration::from_mins(8);
-/// A reader or an agent that passes fewer bytes in this time on would keep others from their captures.
+/// A reader or an agent that passes on fewer bytes in this time would block other captures.
 const PACE_BYTES: u64 = 128 << 10;
 const PACE_TIME: Duration = Duration::from_mins(1);
 
@@ -92,7 +92,7 @@ impl CaptureDownloads {
         let checked = checked.unwrap_or_else(|_| Err(Answer::text(429, "other tokens are being checked; retry\n")));
         if let Err(refusal) = &checked {
             tracing::warn!(event = "capture.refused", task = name, status = refusal.status, "nothing is sent");
-            // Others have their turn meanwhile.
+            // Other requests run meanwhile.
             sleep(REFUSAL_PAUSE).await;
         }
         checked
@@ -148,7 +148,7 @@ fn judge(task: Option<NodeTask>, name: &str, token: &str) -> Result<Finished, An
 /// Passes the tar on. An incomplete tar has no end marker, so its reader notices.
 async fn relayed(reply: ReplyStream, out: ChunkSender, finished: Finished, permit: OwnedSemaphorePermit) {
     let Finished { uid, node } = finished;
-    // Cancel-safe: after a slow one, nothing more is sent.
+    // Cancel-safe: after a reader or agent that is too slow, nothing more is sent.
     let passed = tokio::select! {
         passed = relay(Relay::into_folder(FOLDER, CAPTURE_BYTES_MAX), reply, SENDING, &out) => passed.map_err(|error| error.to_string()),
         () = slow(&out) => Err(format!("fewer than {} KiB passed in a minute", PACE_BYTES >> 10)),
@@ -166,7 +166,7 @@ async fn relayed(reply: ReplyStream, out: ChunkSender, finished: Finished, permi
     drop(permit);
 }
 
-/// Waits until fewer bytes pass than must.
+/// Waits until fewer bytes pass in a window than the required minimum.
 async fn slow(out: &ChunkSender) {
     let mut before = 0;
     loop {

@@ -139,7 +139,7 @@ impl Reported {
         }
     }
 
-    /// Of a node. Where OKE repairs it, as `repair` shows, that is all there is to say.
+    /// The checks of a node. If OKE repairs the node, as `repair` shows, that is the only check.
     fn checks(&self, node: &NodeView, repair: Option<String>) -> Vec<Check> {
         if let Some(repair) = repair {
             let message = format!("OKE repairs this node: {repair}.");

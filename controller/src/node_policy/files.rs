@@ -21,9 +21,9 @@ use crate::operations::PodState;
 use tokio::time::Instant;
 use tunables::{FilesState, ItemReport, ItemState, NodeAnswer};
 
-/// How long a node without a new answer is left alone after its Pod ended: the agent is asked meanwhile.
+/// The shortest time from the end of a Pod to the next Pod for the same order. The leader queries the agent in this time.
 const ANSWER_DELAY: Duration = Duration::from_secs(30);
-/// After so many Pods that failed, the node has failed.
+/// The node has failed after this many failed Pods.
 const FAILURES_MAX: u32 = 3;
 
 /// What this leader remembers about Pods that ended, by node.

@@ -96,7 +96,7 @@ enum AgentRequest {
 enum Outcome {
     Sent(String, Result<NodeAnswer, SendProblem>),
     Read(String, Result<NodeAnswer, String>),
-    /// The node is not Ready yet, or the agent did not take the confirmation.
+    /// The node is not Ready yet, or the agent refused the confirmation.
     Unconfirmed(String),
 }
 

@@ -9,14 +9,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-/// What is not needed for so long is forgotten; each step of the engine needs the times of all tasks.
+/// A time that was not needed for this long is forgotten. Each step of the engine needs the times of all tasks.
 const KEPT: Duration = Duration::from_mins(10);
 
 /// By the uid of the task, and the time in seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Ages(Mutex<HashMap<(String, i64), Sight>>);
 
-/// What the leader knows of a time.
+/// What the leader knows about a time.
 #[derive(Clone, Copy, Debug)]
 struct Sight {
     first: Instant,
@@ -46,7 +46,7 @@ impl Ages {
         *sight
     }
 
-    /// Forgets what no task has any more.
+    /// Forgets times that no task has any more.
     pub(crate) fn forget_old(&self, instant: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, sight| instant.saturating_duration_since(sight.last) < KEPT);

@@ -91,7 +91,7 @@ pub(super) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
     if reply.status == 200 { Ok(()) } else { Err(refusal(&reply).text) }
 }
 
-/// Removes the capture. An agent that does not answer or refuses removes it after its time, or at its next start: no task waits for it.
+/// Removes the capture. An agent that does not answer or refuses removes it when its time is over, or at its next start: no task waits for that.
 pub(super) async fn undo(context: &TaskContext, input: &StepInput) -> Result<bool, String> {
     if has_logs(input) && !operation::undo(context, input).await? {
         return Ok(false);
@@ -313,7 +313,7 @@ mod tests {
         {
             assert_eq!(step(&input(COLLECTED, before, true), complete()), Next::Succeeded(expected.to_owned()));
         }
-        // What is gone on the node ends the Pod, too.
+        // A capture that is gone on the node ends the Pod, too.
         for at in [CREATING, RUNNING, COLLECTED] {
             let gone = step(&input(at, "", true), Observed::Refused(Refusal { status: 404, text: String::new() }));
             assert!(matches!(gone, Next::Failed(TaskReason::CaptureLost, _)), "{gone:?}");

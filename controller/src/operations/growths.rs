@@ -1,5 +1,5 @@
-//! Growths of root disks that NodePolicies request: one NodeTask per node and revision. Its name says for which, so that each leader finds
-//! what a former one created, and no growth happens twice.
+//! Growths of root disks that NodePolicies request: one NodeTask per node and revision. Its name contains both, so that each leader finds
+//! the tasks of former leaders, and no growth happens twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,24 +10,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use tunables::revision::place;
 
-/// The beginning of their names.
+/// The prefix of the tasks' names.
 const PREFIX: &str = "grow-";
-/// The most characters of a policy's name in them: a task's name has 63.
+/// The most characters of a policy's name in a task's name, which has at most 63.
 const POLICY_MAX: usize = 40;
-/// How long a task stays: a growth that failed is tried again after it.
+/// How long a finished task stays. A failed growth is retried after that.
 const TTL_SECONDS: u32 = 86_400;
 
-/// How far the growth of a node is.
+/// The state of a growth on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Growth {
     Running(String),
     Succeeded,
-    /// The node is as it was, through no fault of it.
+    /// The node is unchanged, for a reason that is not a fault of the node.
     NotGrown(String),
     Failed(String),
 }
 
-/// For what a growth is.
+/// The policy, revision and node of a growth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrowthKey<'a> {
     /// The policy's name and uid, and its revision.

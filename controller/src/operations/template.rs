@@ -1,4 +1,4 @@
-//! What the Pod of an operation is. The policy in manifests/operations/operation-pods.yaml refuses every other one.
+//! The Pod of an operation. The policy in manifests/operations/operation-pods.yaml refuses every other Pod.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) struct OperationPod<'a> {
     pub limit: Duration,
 }
 
-/// For what a Pod is.
+/// The purpose of a Pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PodPurpose<'a> {
     /// A NodeTask, by name and uid.
@@ -48,7 +48,7 @@ impl OperationPod<'_> {
         // The socket can be used although the mount is read-only.
         let mut volumes = vec![json!({ "name": "bus", "hostPath": { "path": "/run/dbus", "type": "Directory" } })];
         let mut mounts = vec![json!({ "name": "bus", "mountPath": "/run/dbus", "readOnly": true })];
-        // If the task goes without its end, the Pod goes, too.
+        // If the task is deleted before it ends, the Pod is deleted, too.
         let owner = |name: &str, uid: &str| json!([{ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodeTask", "name": name, "uid": uid }]);
         match self.purpose {
             PodPurpose::Task { name, uid } => owners = owner(name, uid),

@@ -116,7 +116,7 @@ async fn fleet_of_ten_thousand_nodes() {
     report(&two, "another leader", began);
     let answers = |agents: &[FakeAgent]| agents.iter().map(FakeAgent::answers).sum::<u64>();
     let (began, target) = (Instant::now(), answers(&agents) + 2 * count as u64);
-    until("all were asked twice", async || answers(&agents) >= target).await;
+    until("all agents answered twice", async || answers(&agents) >= target).await;
     report(&two, "two sweeps at rest", began);
     assert_eq!((writes(&two), versions(&scene).await == before), (0.0, true));
     let began = Instant::now();
@@ -133,7 +133,7 @@ async fn fleet_of_ten_thousand_nodes() {
     until("half is unknown", async || unknown() >= count / 2).await;
     report(&two, "a partition of half of the nodes", began);
     let target = answers(&agents) + count as u64;
-    until("the other half is asked as before", async || {
+    until("the other half is queried as before", async || {
         assert_eq!(unknown(), count / 2);
         answers(&agents) >= target
     })

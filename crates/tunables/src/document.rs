@@ -12,12 +12,12 @@ use crate::revision;
 
 /// Where an agent takes a document, and answers with what became of it.
 pub const POLICY_PATH: &str = "/v1/policy";
-/// Where an agent takes the confirmation of a change of files.
+/// Where an agent receives the confirmation of a change of files.
 pub const FILES_PATH: &str = "/v1/files";
 
 /// The longest document, as JSON.
 pub const DOCUMENT_MAX: usize = 24 * 1024;
-/// The same, without files: agents of 0.3.0 take no longer one.
+/// The same, without files: agents of 0.3.0 refuse a longer one.
 pub(crate) const WITHOUT_FILES_MAX: usize = 16 * 1024;
 
 /// The only version so far. A reader refuses later ones: it would leave settings out that it does not know.

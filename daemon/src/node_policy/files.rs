@@ -73,7 +73,7 @@ fn leave_order(host: &Host, document: &NodeDocument) -> io::Result<()> {
     write_atomically(&path, &text)
 }
 
-/// Takes the leader's word that the node is Ready after a change.
+/// Accepts the leader's confirmation that the node is Ready after a change.
 pub(super) fn confirm(host: &Host, body: &[u8]) -> Result<(), ConfirmationRefused> {
     let FileConfirmation { order } = serde_json::from_slice(body)?;
     let record = host.record().map_err(ConfirmationRefused::Record)?;

@@ -46,7 +46,7 @@ pub(super) async fn grow(systemd: &Systemd) -> Result<OperationReport, Failure> 
     Ok(report(TaskReason::Succeeded, &format!("the file system grew by {} bytes to {after}", after - before)))
 }
 
-/// Why the file system did not grow. There is no free space only if growpart found none, and each layer uses all of the one below.
+/// Why the file system did not grow. Succeeds only if growpart found no free space and each layer uses the whole layer below it.
 ///
 /// # Errors
 /// When oci-growfs failed, or an earlier growth stopped halfway.

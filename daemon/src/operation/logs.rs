@@ -55,7 +55,7 @@ async fn journal(systemd: &Systemd, name: &str, hours: u8) -> Result<(Vec<u8>, U
     let (exit, log) = match reading {
         Ok(read) => read,
         Err(failure) => {
-            // Otherwise it runs on, and its name is taken.
+            // Without the stop, the command continues and its unit's name stays in use.
             let _ = systemd.stop(&unit(&command_name)).await;
             return Err(failure);
         }

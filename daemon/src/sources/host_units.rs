@@ -1,12 +1,12 @@
-//! Which units of systemd run on the host, by their cgroups: systemd is not asked.
+//! Which systemd units run on the host. Their cgroups show it, without a request to systemd.
 
 use std::path::{Path, PathBuf};
 
 /// Where systemd keeps its services: in version 2 of cgroups, and in its own hierarchy of version 1.
 const SLICES: [&str; 2] = ["sys/fs/cgroup/system.slice", "sys/fs/cgroup/systemd/system.slice"];
-/// Operations of the controller name their units so (daemon/src/operation).
+/// The prefix of the units that operations of the controller start (daemon/src/operation).
 const PREFIX: &str = "oke-node-";
-/// More than operations start at once on a node.
+/// The most units that are listed: more than operations start on a node at the same time.
 const MAX: usize = 4;
 
 /// Whether a service runs.
@@ -14,7 +14,7 @@ pub(crate) fn is_running(host_root: &Path, unit: &str) -> bool {
     slices(host_root).any(|slice| slice.join(unit).is_dir())
 }
 
-/// The services that operations of the controller started, and that run: they outlive the Pod that started them.
+/// The running services that operations of the controller started. They outlive the Pod that started them.
 pub(crate) fn of_operations(host_root: &Path) -> Vec<String> {
     let names = slices(host_root).filter_map(|slice| std::fs::read_dir(slice).ok()).flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());

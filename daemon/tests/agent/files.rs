@@ -128,7 +128,7 @@ fn unchanged_binaries_are_not_read_and_own_writes_ignored() {
     assert_eq!((run_count(), node.passes("files")), (before, files), "{}", agent.log());
     // Touched, and never half written: looked at again, once.
     fs::File::open(&plugin).unwrap().set_modified(SystemTime::now()).unwrap();
-    wait_for("another look", || run_count() > before, || agent.log());
+    wait_for("another query of the plugin", || run_count() > before, || agent.log());
     node.wait_timer_passes(&agent, 3);
     let again = run_count();
     node.wait_timer_passes(&agent, 5);

@@ -34,7 +34,7 @@ fn hanging_plugin_delays_repair_only_until_its_deadline() {
     let whole = node.rules(Family::Ipv4);
     in_time(DEADLINE + SECOND, "repaired while a plugin hangs", || {
         let before = request_count(&node);
-        wait_for("it to be asked again", || request_count(&node) > before, || agent.log());
+        wait_for("another request to the plugin", || request_count(&node) > before, || agent.log());
         node.sh("ip rule flush protocol 157");
         agent.timed(|| wait_for("the rules", || node.rules(Family::Ipv4) == whole, || agent.log()))
     });

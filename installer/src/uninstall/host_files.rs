@@ -55,7 +55,7 @@ pub(super) fn restore(data_dir: &Path, root: &Path, removal: &mut Removal) {
     }
 }
 
-/// Takes a change back that nothing confirmed.
+/// Undoes a change that was not confirmed.
 fn take_back(host: &Host, record: FileRecord, removal: &mut Removal) -> FileRecord {
     for (path, before) in record.pending.iter().flat_map(|pending| &pending.before) {
         match before {

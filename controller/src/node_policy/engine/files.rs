@@ -11,7 +11,7 @@ use crate::node_policy::facts::AgentState;
 use crate::node_policy::files::{FileBudget, FileNode, FileOwner, FilesInput, PodEnd, is_unsettled, plan};
 use crate::node_policy::node_input::NodeInput;
 
-/// Labels of the domains in which nodes fail together: the second one tells nodes of a region with one zone apart.
+/// Labels of the domains in which nodes fail together: the second one separates nodes in a region with one zone.
 const DOMAIN_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "oci.oraclecloud.com/fault-domain"];
 
 impl Engine {

@@ -19,11 +19,11 @@ use crate::operations::{Growth, GrowthKey};
 /// The field of the settings, as an item.
 const ITEM: &str = "rootDisk";
 const SIGNAL: &str = "root_disk_unused";
-/// Within this time the watch delivers a task that was created.
+/// The time in which the watch delivers a new task.
 const DELIVERY: Duration = Duration::from_secs(60);
 const NOT_GRANTED: &str = "the controller may not grow it: set the chart's value or the add-on's key tasks";
 
-/// What the leader knows of growths.
+/// What the leader knows about growths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GrowthWorld<'a> {
     /// Whether tasks are enabled.
@@ -42,12 +42,12 @@ pub(crate) struct GrowthRequest {
     pub node_uid: String,
 }
 
-/// How far the root disk of a node is, for a policy.
+/// The state of a node's root disk for a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RootDisk {
-    /// It has no unused space, as far as the agent sees; since then, if this leader saw it grow.
+    /// The agent reports no unused space. The time is that of the growth, if this leader saw it.
     Grown(Option<Instant>),
-    /// A report.
+    /// It has unused space, and the policy only reports that.
     Unused(String),
     NotGranted,
     /// It waits for its task.
@@ -118,7 +118,7 @@ impl RootDisk {
 }
 
 impl NodeInput<'_> {
-    /// What a check says, if it has a problem.
+    /// The message of a check that has a problem.
     fn problem(&self, name: &str) -> Option<String> {
         let checks = self.summary()?.checks.iter();
         let mut found = checks.filter(|check| check.name == name && check.verdict == Verdict::Problem);
@@ -127,7 +127,7 @@ impl NodeInput<'_> {
 }
 
 impl Engine {
-    /// Notes what is known of root disks, also in the answers: the agents do not know who may grow them.
+    /// Records the states of root disks, also in the answers: the agents do not know whether the leader may grow the disks.
     pub(super) fn note_growths(&mut self, policies: &[CompiledPolicy], world: &World<'_>) {
         let growing = |policy: &&CompiledPolicy| policy.object.spec.settings.root_disk.is_some();
         self.requested_growths.retain(|_, at| world.now.saturating_duration_since(*at) < DELIVERY);
@@ -203,7 +203,7 @@ impl Engine {
         }
     }
 
-    /// A task was created, or one of its name was there.
+    /// A task was created, or a task of this name already existed.
     pub(crate) fn note_growth_requested(&mut self, name: String, now: Instant) {
         self.requested_growths.insert(name, now);
     }

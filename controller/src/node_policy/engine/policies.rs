@@ -159,7 +159,7 @@ impl Engine {
         })
     }
 
-    /// Whether a change of files explains a fault: its Pod takes the change back, or the fault is judged afterwards.
+    /// Whether a change of files explains a fault: its Pod undoes the change, or the fault is judged afterwards.
     fn is_excused(&self, node: &str, fault: &NodeFault) -> bool {
         let is_of_change = matches!(fault.reason, PolicyReason::NodeNotReady | PolicyReason::NewProblem);
         is_of_change && self.files.is_changing(node)

@@ -77,7 +77,7 @@ pub(crate) struct PodRequest {
 pub(crate) struct PodEnd {
     pub pod: String,
     pub node: String,
-    /// The beginning of its order, as its name has it.
+    /// The beginning of its order's hash, from the Pod's name.
     pub order: String,
     /// Why it failed, if it did.
     pub failure: Option<String>,
@@ -127,13 +127,13 @@ pub(crate) fn plan(input: &FilesInput<'_>, memory: &FilesMemory) -> FileActions 
     actions
 }
 
-/// Whether a node needs a Pod and can run one. A change without a Pod is one whose Pod died: the next one takes it back.
+/// Whether a node needs a Pod and can run one. A change without a Pod is one whose Pod died: the next Pod undoes it.
 fn needs_pod(node: &FileNode<'_>, pods: &BTreeSet<&str>) -> bool {
     let is_due = matches!(node.state, FilesState::Due | FilesState::Changing);
     is_due && node.is_ready && !node.is_busy && !pods.contains(node.name)
 }
 
-/// The part of an order that the name of its Pod has.
+/// The part of an order's hash that is in the name of its Pod.
 pub(crate) fn pod_order(order: &str) -> &str {
     order.get(..16).unwrap_or(order)
 }
@@ -163,7 +163,7 @@ struct Budgets<'a> {
     /// Nodes that change, by the policies' uids. Without one: nodes whose agents have not answered, which may have any policy.
     changing: BTreeMap<&'a str, usize>,
     unknown: usize,
-    /// Nodes by what became of a revision.
+    /// Nodes by the result of a revision.
     applied: BTreeSet<FileOwner<'a>>,
     rolled_back: BTreeMap<FileOwner<'a>, usize>,
 }
@@ -195,7 +195,7 @@ impl<'a> Budgets<'a> {
         node.owners.iter().for_each(|owner| *self.changing.entry(owner.uid).or_default() += 1);
     }
 
-    /// Takes a place for a node, if there is one for each of its policies, and its domain is the only one that changes.
+    /// Takes a place for a node, if each of its policies has one left and no other domain changes.
     fn take(&mut self, node: &'a FileNode<'a>) -> bool {
         if self.running.contains(node.name) {
             return true;
@@ -212,7 +212,7 @@ impl<'a> Budgets<'a> {
     fn has_place(&self, owner: FileOwner<'_>) -> bool {
         let changing = self.unknown + self.changing.get(owner.uid).copied().unwrap_or_default();
         let Some(budget) = self.input.budgets.get(owner.uid) else { return changing == 0 };
-        // The rollout judges the nodes that it sent something. Those that get the files without that are judged here.
+        // The rollout judges the nodes to which it sent a document. Nodes that get the files without a new document are judged here.
         let is_leaving = owner.revision.is_empty();
         let rolled_back = self.rolled_back.get(&owner).copied().unwrap_or_default();
         if !is_leaving && rolled_back > budget.max_failures {

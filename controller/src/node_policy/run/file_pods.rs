@@ -1,4 +1,4 @@
-//! What the engine decided about Pods that apply files, carried out.
+//! Carries out what the engine decided about Pods that apply files.
 
 use channel::Peer;
 use tokio::time::Instant;

@@ -100,7 +100,7 @@ impl<'c> Scene<'c> {
         self.until("the user's VNIC is ready", async |scene| scene.is_ready("own").await).await?;
         self.until("the profile's VNIC is ready", async |scene| scene.stamped_ready("before").await == [true]).await?;
         self.until("the profile says so", async |scene| scene.profile_is_ready("before").await).await?;
-        self.until("an event tells of it", async |scene| scene.has_event("own").await).await?;
+        self.until("an Event reports the VNIC", async |scene| scene.has_event("own").await).await?;
         self.until("its key is published, and the key of a pod that is gone removed", async |scene| {
             scene.published().await == [format!("{NAME}-0")]
         })

@@ -1,4 +1,4 @@
-//! The host's services, by their cgroups: systemd is not asked.
+//! The host's services. Their cgroups show which of them run, without a request to systemd.
 
 use super::cgroup::{Cgroups, UnitState};
 use crate::collector::{CGROUPS, Kind, MINUTE, Sample};

@@ -11,7 +11,7 @@ pub const OWNERS_MAX: usize = 50;
 pub struct FilesAnswer {
     /// The hash of the order that the agent left for a Pod.
     pub order: String,
-    /// How far the files are.
+    /// The state of the files.
     #[serde(deserialize_with = "api::lenient")]
     pub state: FilesState,
     /// Uids of policies that have files on this node, also of those that are not in the document any more.
@@ -22,11 +22,11 @@ pub struct FilesAnswer {
     pub kubelet_started: Option<i64>,
 }
 
-/// How far an agent's files are.
+/// The state of the files on an agent's node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FilesState {
-    /// One of a later version.
+    /// A state that only a later version knows.
     #[default]
     Unknown,
     /// Files differ, and a Pod must run.

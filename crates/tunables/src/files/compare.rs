@@ -1,4 +1,4 @@
-//! How far the files of a node are, for its agent: the agent compares and answers, and a Pod changes them. Pure.
+//! The state of a node's files, for its agent: the agent compares and answers, and a Pod changes them. Pure.
 //!
 //! ```text
 //!   NodeDocument ─┐
@@ -26,7 +26,7 @@ use crate::item::KUBELET;
 /// What a comparison finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileComparison {
-    /// How far the files are; nothing if the node has none.
+    /// The state of the files; `None` if the node has none.
     pub answer: Option<FilesAnswer>,
     /// Items that differ.
     pub reports: Vec<ItemReport>,
@@ -74,7 +74,7 @@ pub fn compare(
     comparison.conclude(plan, is_kubelet_due)
 }
 
-/// The same, where the record cannot be read: what it says must not be taken as nothing.
+/// The same, where the record cannot be read. An unreadable record must not count as an empty one.
 pub fn unreadable(document: &NodeDocument, reason: &str) -> FileComparison {
     let (order, record, observed) = (FileOrder::of(document), FileRecord::default(), BTreeMap::new());
     let desired = DesiredFiles::default();
@@ -139,8 +139,8 @@ impl Comparison<'_> {
         self.record.files.retain(|path, _| unseen(path).is_none());
     }
 
-    /// Compares the files that reservations became. Their Pod alone knows the kubelet's flags, so the record says what it found. Whether
-    /// a Pod must run, and how many items match.
+    /// Compares the files that reservations became. Only their Pod knows the kubelet's flags, so its findings are in the record.
+    /// Returns whether a Pod must run, and how many items match.
     fn reservations(&mut self) -> (bool, u32) {
         let mut in_sync = 0;
         let reported = self.document.kubelet.iter().filter_map(|desired| {
@@ -190,7 +190,7 @@ impl Comparison<'_> {
         let (_, sha256) = self.order.to_text();
         let state = self.state(&plan, &sha256, is_kubelet_due);
         let mut reports: Vec<ItemReport> = plan.reports.iter().filter_map(|report| self.item(report)).collect();
-        // Those of a change that a Pod did not make yet are not said: they have the file that they run with.
+        // Units of a change that no Pod has made yet are not reported: they still run with the file that is there.
         let waiting = plan.waiting.iter().filter(|unit| self.record.owed.contains(unit));
         reports.extend(waiting.filter_map(|unit| self.waiting(*unit)));
         let applied = self.applied();

@@ -200,7 +200,7 @@ impl FileRecord {
         }
         next.version = VERSION;
         next.restart.clone_from(&plan.allowed);
-        // Those that wait for a permit are owed, too, until a policy gives it.
+        // Units that wait for a permit are owed a restart, too, until a policy permits it.
         next.owed = plan.restart.union(&plan.waiting).copied().collect();
         next.pending = Some(pending);
         next

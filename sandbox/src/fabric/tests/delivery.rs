@@ -70,7 +70,7 @@ fn a_packet_for_an_address_without_an_answer_is_reported() {
     for later in 1..40 {
         questions += fabric.tick(NOW + Duration::from_millis(100) * later).len();
     }
-    assert_eq!(questions, 3, "asked again");
+    assert_eq!(questions, 3, "the fabric retries its question");
     let reason = DropReason::NoAnswer(IpAddr::V4(B_IP));
     assert_eq!(fabric.drops(), [Dropped { at: "b".into(), reason, frames: 1, first: None }]);
 }
