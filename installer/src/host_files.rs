@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use ipam::{AtomicFile, read_state};
 use nix::libc;
+use tunables::files::folders::locate;
 use tunables::files::guard::staged;
 use tunables::files::record::copy_name;
 use tunables::files::{FileRecord, FileState, ObservedFile};
+use tunables::keys::Refusal;
 
 /// The largest file that is kept before a policy's replaces it.
 const KEPT_MAX: u64 = 1 << 20;
@@ -162,6 +164,7 @@ impl Host {
     /// # Errors
     /// When it cannot be written; the earlier file stays.
     pub fn write(&self, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
+        refuse_outside(path)?;
         let target = self.at(path);
         let folder = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
         make_folder(folder, FOLDER_MODE)?;
@@ -184,7 +187,27 @@ impl Host {
     /// # Errors
     /// When it cannot be removed.
     pub fn remove(&self, path: &str) -> io::Result<()> {
+        refuse_outside(path)?;
         remove(&self.at(path))
+    }
+
+    /// Takes a change back that was not confirmed: what the file had before it, or nothing. A file that is not as the change wrote it stays
+    /// as it is, because another program changed it since. Whether the file has what it had before.
+    ///
+    /// # Errors
+    /// When the file cannot be read, written or removed, or there is no copy.
+    pub fn take_back(&self, path: &str, before: Option<&FileState>, written: Option<&FileState>) -> io::Result<bool> {
+        let found = match self.observe(path) {
+            ObservedFile::Present(state) => Some(state),
+            ObservedFile::Absent => None,
+            ObservedFile::Unusable(why) => return Err(io::Error::other(why)),
+        };
+        match (found.as_ref() == before, found.as_ref() == written, before) {
+            (true, ..) => Ok(true),
+            (false, true, Some(_)) => self.put_back(path, Copies::Pending).map(|()| true),
+            (false, true, None) => self.remove(path).map(|()| true),
+            (false, false, _) => Ok(false),
+        }
     }
 
     fn read(&self, path: &str) -> io::Result<Option<(FileState, Vec<u8>)>> {
@@ -198,6 +221,12 @@ impl Host {
         }
         read(&target, self.owner)
     }
+}
+
+/// The record is a file of the node, too: what it names is not trusted.
+fn refuse_outside(path: &str) -> io::Result<()> {
+    let refused = |refusal: Refusal| io::Error::new(io::ErrorKind::PermissionDenied, refusal.reason);
+    locate(path).map(drop).map_err(refused)
 }
 
 /// Reads a file of this owner and no other name; nothing if there is none.
@@ -292,8 +321,13 @@ mod tests {
     #[test]
     fn new_folder_of_drop_ins_is_created_and_no_other() {
         let (_folder, host) = host();
-        host.write("/etc/new.d/x.conf", b"x\n", 0o644).unwrap();
-        assert!(host.write("/etc/a/b/x.conf", b"x\n", 0o644).is_err());
+        host.write("/etc/chrony.d/x.conf", b"x\n", 0o644).unwrap();
+        assert!(host.write("/etc/chrony/conf.d/x.conf", b"x\n", 0o644).is_err());
+        // What a damaged record may name.
+        for path in ["/etc/shadow", "/etc/sysctl.d/../shadow", "/etc/chrony.d/../../x.conf"] {
+            assert_eq!(host.write(path, b"x\n", 0o644).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{path}");
+            assert_eq!(host.remove(path).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{path}");
+        }
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub(super) fn restore(data_dir: &Path, root: &Path, removal: &mut Removal) {
                     host.remove(path).map_err(|source| Error::Remove { path: at, source })
                 });
             }
+            // The state stays: its copy is all that is left of the earlier content.
+            StepAction::Forget if matches!(observed.get(path), Some(ObservedFile::Unusable(_))) => {
+                let Some(ObservedFile::Unusable(why)) = observed.get(path) else { continue };
+                removal.failures.push(Error::Read { path: at, source: io::Error::other(why.clone()) });
+            }
             StepAction::Forget => {
                 removal.left.push(format!("{path}: another program changed it, or it has its earlier content"))
             }
@@ -58,12 +63,7 @@ pub(super) fn restore(data_dir: &Path, root: &Path, removal: &mut Removal) {
 /// Undoes a change that was not confirmed.
 fn take_back(host: &Host, record: FileRecord, removal: &mut Removal) -> FileRecord {
     for (path, before) in record.pending.iter().flat_map(|pending| &pending.before) {
-        match before {
-            Some(_) => restored(removal, path, || host.put_back(path, Copies::Pending)),
-            None => removal.step(format!("remove {path}"), || {
-                host.remove(path).map_err(|source| Error::Remove { path: PathBuf::from(path), source })
-            }),
-        }
+        restored(removal, path, || host.take_back(path, before.as_ref(), record.written(path)).map(drop));
     }
     record.roll_back("uninstalled before the confirmation")
 }

@@ -1,6 +1,6 @@
 //! Checks of a policy's files: by the controller before a node gets them, and again by what writes them.
 
-use api::node_policy::{CONTENT_MAX, FileMode};
+use api::node_policy::{CONTENT_MAX, FileGrant, FileMode, HostUnit};
 use vcn::printable;
 
 use crate::files::folders::{Place, place};
@@ -17,6 +17,32 @@ const LENGTH: Refusal = Refusal {
     reason: "the content has more than 8192 bytes",
     next_step: "Shorten it, or use the node pool's cloud-init.",
 };
+
+const CHRONY: Refusal = Refusal {
+    reason: "chrony files of policies have only directives about time sources and the clock",
+    next_step: "Use server, pool, peer, makestep and similar; leave files, users and access to the node image.",
+};
+const CHRONY_DIRECTIVES: [&str; 19] = [
+    "acquisitionport",
+    "combinelimit",
+    "hwtimestamp",
+    "leapsecmode",
+    "leapsectz",
+    "makestep",
+    "maxchange",
+    "maxclockerror",
+    "maxdistance",
+    "maxjitter",
+    "maxslewrate",
+    "maxupdateskew",
+    "minsources",
+    "peer",
+    "pool",
+    "reselectdist",
+    "rtcsync",
+    "server",
+    "stratumweight",
+];
 
 /// Checks a file: its folder, its mode and its content.
 ///
@@ -44,7 +70,18 @@ pub(crate) fn check_content(place: Place, content: &str, mode: u32) -> Result<()
     if place.is_of_sysctl {
         sysctl_lines::check(content)?;
     }
+    if place.unit == Some(HostUnit::Chronyd) && place.grant == FileGrant::HostFiles {
+        check_chrony(content)?;
+    }
     Ok(())
+}
+
+/// chronyd starts as root, and other directives name files that it writes or removes, or users.
+fn check_chrony(content: &str) -> Result<(), Refusal> {
+    let words = content.lines().filter_map(|line| line.split_whitespace().next());
+    let is_comment = |word: &&str| word.starts_with(['#', '%', ';', '!']);
+    let is_known = |word: &str| CHRONY_DIRECTIVES.contains(&word.to_ascii_lowercase().as_str());
+    if words.filter(|word| !is_comment(word)).all(is_known) { Ok(()) } else { Err(CHRONY) }
 }
 
 #[cfg(test)]
@@ -71,6 +108,17 @@ mod tests {
         }
         for mode in [0, 0o666, 0o755, 0o4644, 0o100_644] {
             assert_eq!(check(PATH, "x\n", mode), Err(MODE), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn chrony_files_name_sources_and_no_files() {
+        const CHRONY_PATH: &str = "/etc/chrony.d/90-x.conf";
+        assert!(check(CHRONY_PATH, "# own\nserver 10.0.0.1 iburst\n\nmakestep 1 3\n", 0o644).is_ok());
+        for line in
+            ["pidfile /etc/shadow", " PidFile /x", "user root", "driftfile /x", "include /x", "server a\nlogdir /x"]
+        {
+            assert_eq!(check(CHRONY_PATH, &format!("{line}\n"), 0o644), Err(CHRONY), "{line}");
         }
     }
 

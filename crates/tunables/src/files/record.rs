@@ -218,6 +218,17 @@ impl FileRecord {
         next
     }
 
+    /// What the unconfirmed change wrote to a path: a policy's content, or what was there before any policy. `None` if it removed the file.
+    pub fn written(&self, path: &str) -> Option<&FileState> {
+        if let Some(file) = self.files.get(path) {
+            return Some(&file.applied);
+        }
+        match self.pending.as_ref()?.records.get(path)?.as_ref()?.original {
+            Original::Kept(ref state) => Some(state),
+            Original::Absent => None,
+        }
+    }
+
     /// The record once the units of a change stayed active.
     #[must_use]
     pub fn prove(&self, kubelet_started: Option<i64>) -> Self {

@@ -243,7 +243,9 @@ impl<U: Units> Change<'_, U> {
             return Outcome::RolledBack(second.map_or(error.clone(), |second| format!("{error}; {second}")));
         }
         let pending = begun.pending.iter().flat_map(|pending| pending.records.keys());
-        let mut gone = pending.filter(|path| !begun.files.contains_key(*path));
+        // Of a file that cannot be read, the copy is all that is left of the earlier content.
+        let is_readable = |path: &&String| !matches!(self.host.observe(path), ObservedFile::Unusable(_));
+        let mut gone = pending.filter(|path| !begun.files.contains_key(*path)).filter(is_readable);
         let cleared = gone.try_for_each(|path| self.host.forget(path, Copies::Originals));
         if let Err(error) = cleared.and_then(|()| self.host.forget_pending()) {
             tracing::warn!(event = "files.copies", error = error.to_string(), "copies of earlier files are left");
@@ -256,11 +258,14 @@ impl<U: Units> Change<'_, U> {
     async fn roll_back(&self, begun: &FileRecord, reason: &str) -> Result<FileRecord, String> {
         let Some(pending) = &begun.pending else { return Ok(begun.clone()) };
         for (path, before) in &pending.before {
-            let done = match before {
-                Some(_) => self.host.put_back(path, Copies::Pending),
-                None => self.host.remove(path),
-            };
-            done.map_err(|error| failed("put back", path, &error))?;
+            let is_back = self.host.take_back(path, before.as_ref(), begun.written(path));
+            if !is_back.map_err(|error| failed("put back", path, &error))? {
+                tracing::warn!(
+                    event = "files.changed_by_others",
+                    path,
+                    "another program changed the file since, so it stays"
+                );
+            }
         }
         if pending.reload {
             self.units.reload().await?;

@@ -89,6 +89,14 @@ fn change_that_nothing_confirmed_is_taken_back_first() {
     node.host.keep(KEPT, Copies::Pending).unwrap();
     node.host.write(KEPT, b"second\n", 0o644).unwrap();
     node.host.write(ADDED, b"[Service]\nNice=1\n", 0o644).unwrap();
+    // As the beginning of a change records it.
+    let written = |text: &str, original| RecordedFile {
+        original,
+        applied: FileState::of(text.as_bytes(), 0o644),
+        policy: "u".to_owned(),
+    };
+    node.record.files.insert(KEPT.to_owned(), written("second\n", applied.original.clone()));
+    node.record.files.insert(ADDED.to_owned(), written("[Service]\nNice=1\n", Original::Absent));
     node.record.pending = Some(PendingChange {
         order: "o".to_owned(),
         before: [(KEPT.to_owned(), Some(applied.applied.clone())), (ADDED.to_owned(), None)].into(),
@@ -98,6 +106,31 @@ fn change_that_nothing_confirmed_is_taken_back_first() {
     });
     let removal = node.restore(true);
     assert_eq!((node.sum(KEPT), node.sum(ADDED)), (sum("original\n", 0o640), None), "{removal:?}");
+}
+
+#[test]
+fn file_that_cannot_be_read_keeps_the_copy_of_its_earlier_content() {
+    let mut node = Node::new();
+    node.apply(KEPT, Some("original\n"), "first\n");
+    let at = node.folder.path().join("host").join(KEPT.trim_start_matches('/'));
+    fs::hard_link(&at, at.with_extension("second")).unwrap();
+    let removal = node.restore(true);
+    assert!(removal.failures[0].to_string().contains(KEPT) && removal.left.is_empty(), "{removal:?}");
+    assert!(node.host.has_copy(KEPT, Copies::Originals));
+}
+
+#[test]
+fn change_of_another_program_since_an_unconfirmed_change_stays() {
+    let mut node = Node::new();
+    node.apply(KEPT, Some("original\n"), "first\n");
+    let applied = node.record.files[KEPT].applied.clone();
+    node.host.keep(KEPT, Copies::Pending).unwrap();
+    node.record.files.get_mut(KEPT).unwrap().applied = FileState::of(b"second\n", 0o644);
+    node.record.pending =
+        Some(PendingChange { before: [(KEPT.to_owned(), Some(applied))].into(), ..PendingChange::default() });
+    node.host.write(KEPT, b"an administrator's\n", 0o644).unwrap();
+    let removal = node.restore(true);
+    assert_eq!(node.sum(KEPT), sum("an administrator's\n", 0o644), "{removal:?}");
 }
 
 #[test]

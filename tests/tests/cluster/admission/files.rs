@@ -131,6 +131,8 @@ async fn update_of_files_or_of_their_nodes_needs_the_verb() {
         json!({ "mode": "Apply" }),
         json!({ "priority": 500 }),
         json!({ "onDelete": "Keep" }),
+        json!({ "rollout": { "maxUnavailable": "100%" } }),
+        json!({ "rollout": { "maxFailures": 100 } }),
     ];
     for change in changes {
         assert_refused(patch(&nothing, "files-updated", change.clone()).await, FILES);
@@ -144,6 +146,13 @@ async fn update_of_files_or_of_their_nodes_needs_the_verb() {
     for harmless in [json!({ "paused": true }), json!({ "settings": { "sysctls": { "vm.swappiness": "20" } } })] {
         assert!(patch(&nothing, "files-updated", harmless.clone()).await.is_ok(), "{harmless}");
     }
+    let pause = async |client: &Client, is_paused: bool| {
+        let spec = Patch::Merge(json!({ "spec": { "paused": is_paused } }));
+        policies(client).patch("files-updated", &PatchParams::default(), &spec).await
+    };
+    pause(&nothing, true).await.unwrap();
+    assert_refused(pause(&nothing, false).await, FILES);
+    pause(&files, false).await.unwrap();
     let annotate = Patch::Merge(json!({ "metadata": { "labels": { "a": "b" }, "finalizers": ["example.com/a"] } }));
     policies(&nothing).patch("files-updated", &PatchParams::default(), &annotate).await.unwrap();
     let release = Patch::Merge(json!({ "metadata": { "finalizers": null } }));

@@ -152,5 +152,7 @@ async fn growth_of_root_disks_needs_its_verb() {
     patch(&grower, "growth", json!({ "mode": "Apply" })).await.unwrap();
     // The role of policies is enough to hold growths back.
     patch(&writer, "growth", json!({ "paused": true })).await.unwrap();
+    assert_refused(patch(&writer, "growth", json!({ "paused": null })).await, VERB);
+    assert_refused(patch(&writer, "growth", json!({ "rollout": { "maxUnavailable": "100%" } })).await, VERB);
     patch(&writer, "growth", json!({ "settings": { "rootDisk": null } })).await.unwrap();
 }
