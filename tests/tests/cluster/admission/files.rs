@@ -132,7 +132,7 @@ async fn update_of_files_or_of_their_nodes_needs_the_verb() {
         json!({ "priority": 500 }),
         json!({ "onDelete": "Keep" }),
         json!({ "rollout": { "maxUnavailable": "100%" } }),
-        json!({ "rollout": { "maxFailures": 100 } }),
+        json!({ "rollout": { "maxFailures": 9 } }),
     ];
     for change in changes {
         assert_refused(patch(&nothing, "files-updated", change.clone()).await, FILES);
