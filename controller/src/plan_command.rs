@@ -85,7 +85,7 @@ pub(crate) async fn run(settings: Settings, args: PlanArgs) -> anyhow::Result<()
         Format::Table => report.to_string(),
         Format::Json => serde_json::to_string_pretty(&report).context("writing JSON")? + "\n",
     };
-    // `… | head` closes the pipe, which is no failure.
+    // `… | head` closes the pipe, which is not a failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     problem.map_or(Ok(()), Err)
 }

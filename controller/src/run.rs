@@ -63,7 +63,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Ok(read) => read,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
-            // `… | head` closes the pipe, which is no failure.
+            // `… | head` closes the pipe, which is not a failure.
             let _ = error.print();
             return Ok(exit);
         }

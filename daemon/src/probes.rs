@@ -56,7 +56,7 @@ pub enum TaskError {
     #[error(transparent)]
     Refused(#[from] ProbeError),
     /// An address from which only others may send.
-    #[error("{0} is no address of this node: probes are not sent from it")]
+    #[error("{0} is not an address of this node: probes are not sent from it")]
     ForeignSource(IpAddr),
     /// A name has no usable address.
     #[error("resolve {name}: {cause}")]
@@ -83,7 +83,7 @@ impl ProbeEnvironment {
 }
 
 /// Carries a task out, in the calling thread's network namespace; takes as long as the task says.
-/// An error if the task exceeds a bound, or cannot be prepared. Lost probes are no error.
+/// An error if the task exceeds a bound, or cannot be prepared. Lost probes are not an error.
 pub fn perform(request: &ProbeRequest, surroundings: &ProbeEnvironment) -> Result<ProbeReport, TaskError> {
     request.check()?;
     let own = match &request.task {

@@ -131,7 +131,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
 }
 
 fn print(text: &str, exit: Exit) -> Exit {
-    // `… | head` closes the pipe, which is no failure.
+    // `… | head` closes the pipe, which is not a failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     exit
 }

@@ -101,7 +101,7 @@ impl Cluster {
         self.do_(async |server| server.apply_object(object).await.unwrap());
     }
 
-    /// OKE publishes.
+    /// Publishes a NativePodNetwork, as OKE does.
     fn publish(&self, state: &str, vnics: &[(&str, u8)]) {
         self.apply(native_pod_network(state, vnics, false));
     }
@@ -267,7 +267,7 @@ fn frozen_api_server_delays_nothing() {
     let log = agent.log();
     let (ready, lost) = (log.find("\"agent.ready\""), log.find("\"npn.watch_lost\""));
     assert!(ready.is_some() && lost.is_none_or(|lost| ready < Some(lost)), "{log}");
-    // A first answer of the metadata service configures the network again, which is no repair.
+    // A first answer of the metadata service configures the network again, which is not a repair.
     cluster.node.wait_conditions(&agent, &["VnicAttachmentsUnreadable"]);
     cluster.node.delete_rule(vcn::Family::Ipv4, 1537);
     agent.wait_said("host.repaired", "rule add pref 1537");

@@ -1,6 +1,6 @@
 //! What libcni refuses (containernetworking/cni 1.3: libcni/conf.go, pkg/types/types.go), so that a file is judged here as runtimes
-//! judge it. Go decodes a list's own keys into a map, so their names match exactly, and an entry into a struct, so they match in
-//! any case and null is no value. `golden/libcni.txt` has libcni's own verdicts.
+//! judge it. Go decodes a list's own keys into a map, so their names match exactly. It decodes an entry into a struct, so there they
+//! match in any case, and null is not a value. `golden/libcni.txt` has libcni's own verdicts.
 
 use serde_json::Value;
 use vcn::excerpt;

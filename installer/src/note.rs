@@ -1,4 +1,4 @@
-//! Something that an operator should know and that is no failure.
+//! Something that an operator should know, and that is not a failure.
 
 use crate::observed::ProvidedNetwork;
 

@@ -1,5 +1,5 @@
-//! Removes our files and objects from a node, by their marks. Each part is tried although another failed, what is gone already is
-//! no error, and the state goes last, so that another run can finish what this one could not.
+//! Removes our files and objects from a node, by their marks. Each part is tried although another failed, and what is gone already is
+//! not an error. The state goes last, so that another run can finish what this one could not.
 //!
 //! ```text
 //!   refusals ─▶ configurations ─▶ pods? ─▶ binaries ─▶ routes, rules, links, nft ─▶ settings and files ─▶ state

@@ -246,7 +246,7 @@ fn bound(rule: &Rule, signal: &Signal) -> String {
     format!("{}{shapes} ({}, {}, {bad} of {of} samples)", rule.bound_text(signal.unit), rule.name, rule.severity)
 }
 
-/// The conditions that the controller writes to Nodes, and their reasons that are no signal.
+/// The conditions that the controller writes to Nodes, and those of their reasons that are not signals.
 fn of_node() -> Vec<Entry> {
     let next =
         "Run `kubectl oke-node node NAME`: it shows each problem, or why there is no answer, with the next step.";

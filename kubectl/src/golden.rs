@@ -89,7 +89,7 @@ fn gpus_shows_each_faulty_device_of_the_worst_nodes_first() {
     assert_eq!(gpus().exit(), Exit::Problem);
     let mut fleet: Fleet = read("gpus/fleet.json");
     fleet.nodes.retain(|node| node.name == "10.0.0.3");
-    assert_eq!(Gpus::of(Status::new(fleet, None)).exit(), Exit::Fine, "a full disk is no matter of GPUs");
+    assert_eq!(Gpus::of(Status::new(fleet, None)).exit(), Exit::Fine, "a full disk does not concern GPUs");
 }
 
 #[test]

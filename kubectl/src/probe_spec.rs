@@ -17,7 +17,7 @@ const TTL: u32 = 300;
 pub(crate) fn object(args: &NetTestArgs) -> anyhow::Result<NetworkTest> {
     let service = serde_json::from_value::<TargetService>(json!(args.to)).ok();
     let target = match (service, args.to.parse::<IpAddr>()) {
-        (Some(TargetService::Peers), _) => bail!("peers is no single target"),
+        (Some(TargetService::Peers), _) => bail!("peers is not a single target"),
         (Some(service), _) => TestTarget { service: Some(service), ..TestTarget::default() },
         // A Node of OKE is named by its address; the controller knows others of it, too.
         (None, Ok(address)) => TestTarget { address: Some(address), ..TestTarget::default() },
@@ -60,7 +60,7 @@ pub(crate) fn described(
     serde_json::from_value(object).context("describing a NetworkTest")
 }
 
-/// NODE, or NODE/ADDRESS.
+/// The target that NODE, or NODE/ADDRESS, names.
 pub(crate) fn at_node(text: &str) -> Value {
     match text.split_once('/') {
         Some((node, address)) => json!({ "node": node, "address": address }),

@@ -42,7 +42,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
         Err(error) => {
-            // `… | head` closes the pipe, which is no failure.
+            // `… | head` closes the pipe, which is not a failure.
             let _ = error.print();
             return Ok(if error.use_stderr() { Exit::Usage } else { Exit::Fine });
         }

@@ -1,4 +1,4 @@
-//! A program, or code that a test calls, with exactly the privileges that a DaemonSet gives it: the shipped manifest is read,
+//! A program, or code that a test calls, with exactly the privileges that a DaemonSet gives it. The shipped manifest is read,
 //! and the container is set up as a kubelet and a container runtime would.
 //!
 //! ```text
@@ -135,8 +135,8 @@ impl Container {
     }
 
     /// Calls code in it, on a thread that ends with it, on the machine that the calling thread sees: a container's file
-    /// system, capabilities and filter are each thread's own. What it starts is in the container, too. Unlike a program it
-    /// is no first process, and has the environment of the process that it is part of ([`Self::environment`]).
+    /// system, capabilities and filter are each thread's own. What it starts is in the container, too. Unlike a program,
+    /// it is not a first process, and has the environment of the process that it is part of ([`Self::environment`]).
     pub fn run<T: Send>(&self, image: &Image, work: impl FnOnce() -> T + Send) -> Result<T> {
         let confinement = self.confine(image)?;
         std::thread::scope(|scope| {

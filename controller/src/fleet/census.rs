@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::fleet::roster::Roster;
 use crate::report::metrics::FleetCensus;
 
-/// A check that is no known signal. Agents' conditions are among them, and whatever else an agent may send.
+/// A check that is not a known signal: conditions of agents, and whatever else an agent may send.
 const OTHER: &str = "other";
 
 /// The known reasons of devices.

@@ -199,7 +199,7 @@ fn changed(node: &NodeFacts<'_>, area: Area, now: Timestamp) -> Option<NewCondit
     if has.is_some_and(|has| has.status == status && has.reason == reason) {
         return None;
     }
-    // A new reason is no transition.
+    // A new reason alone is not a transition.
     let since = has.filter(|has| has.status == status).and_then(|has| has.since).unwrap_or(now);
     Some(NewCondition { condition: NodeCondition { area, status, reason, since: Some(since) }, message })
 }

@@ -15,19 +15,19 @@ pub(super) enum PairError {
     Off,
     /// A target outside the cluster.
     #[error(
-        "the target {0} is no address of a node or a Service: set externalTargets, and NETWORK_TEST_TARGETS=any on the controller; or add the Services' network to its SERVICE_NETWORKS"
+        "the target {0} is not an address of a node or a Service: set externalTargets, and NETWORK_TEST_TARGETS=any on the controller; or add the Services' network to its SERVICE_NETWORKS"
     )]
     External(String),
     /// An address that is not the node's.
     #[error(
-        "the target {1} is no InternalIP of {0}, and no address of its VnicAttachments: correct it, or set externalTargets, and NETWORK_TEST_TARGETS=any on the controller"
+        "the target {1} is neither an InternalIP of {0} nor an address of its VnicAttachments: correct it, or set externalTargets, and NETWORK_TEST_TARGETS=any on the controller"
     )]
     Foreign(String, IpAddr),
     /// A source that is not the node's.
-    #[error("the source address {1} is no InternalIP of {0}, and no address of its VnicAttachments: correct it")]
+    #[error("the source address {1} is neither an InternalIP of {0} nor an address of its VnicAttachments: correct it")]
     ForeignSource(String, IpAddr),
     /// A URL that cannot be read.
-    #[error("the target {0} is no URL of http or https")]
+    #[error("the target {0} is not an http or https URL")]
     Url(String),
     /// An address that is never probed.
     #[error("the target {0} is never probed: loopback, link-local, multicast and the metadata service are excluded")]

@@ -12,7 +12,7 @@ use super::pair::PairResult;
 /// The most round-trip times that are kept for percentiles; later ones are left out.
 const MAX_TIMES: usize = 20_000;
 
-/// A passing probe is no proof of a valid certificate.
+/// A passing probe does not prove that the certificate is valid.
 const UNVERIFIED: &str = "HTTPS: certificates were not verified";
 
 /// What was found so far.

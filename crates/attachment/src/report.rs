@@ -82,7 +82,7 @@ impl Report {
         self.record.addresses.extend(addresses);
     }
 
-    /// Something to tell that is no failure.
+    /// Adds a remark that is not a failure.
     pub fn note(&mut self, text: String) {
         if !self.record.message.is_empty() {
             self.record.message.push_str("; ");

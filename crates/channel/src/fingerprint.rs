@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-/// Why a text is no fingerprint.
+/// Why a text is not a fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not a fingerprint of the form sha256: and 64 hexadecimal digits")]
 pub struct FingerprintError;

@@ -127,7 +127,7 @@ async fn connection(
     let service = service_fn(move |request| respond(request, handler.clone(), limit_in.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE).keep_alive(false).max_buf_size(HEAD_MAX);
-    // Cancel-safe: whichever ends first ends the connection. A peer that closes early is no failure of this side.
+    // Cancel-safe: whichever ends first ends the connection. A peer that closes early is not a failure of this side.
     tokio::select! {
         served = http.serve_connection(TokioIo::new(tls), service) => served.is_ok(),
         () = expired(limit) => false,

@@ -119,7 +119,7 @@ async fn server_sees_that_its_reply_arrived() {
     let reply = replies.recv().await.unwrap();
     assert_eq!((reply.peer, reply.is_acknowledged), (Ipv4Addr::LOCALHOST.into(), true));
     assert!(reply.accepted > before && reply.segment.is_some_and(|bytes| bytes > 1200), "{reply:?}");
-    assert!(replies.try_recv().is_err(), "a stranger's connection is no reply");
+    assert!(replies.try_recv().is_err(), "a stranger's connection does not count as a reply");
 }
 
 #[tokio::test]
@@ -235,7 +235,7 @@ async fn flood(peer: Peer, source: Ipv4Addr, sent: &'static [u8], refused: Arc<A
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_request_of_the_leader_is_answered_during_a_flood() {
-    // Idle connections, and what is no handshake.
+    // Idle connections, and bytes that are not a handshake.
     for sent in [b"".as_slice(), &[0xff; 64]] {
         let (client, key) = controller();
         let peer = agent(&[key]).await;

@@ -32,7 +32,7 @@ pub struct AttachmentKey {
     pub ifname: IfName,
 }
 
-/// Why a text is no identifier.
+/// Why a text is not an identifier.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{given:?} is not a {what}: {reason}")]
 pub struct IdentityError {

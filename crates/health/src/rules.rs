@@ -281,7 +281,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 fn bound<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     use serde::de::Error as _;
     match Value::deserialize(deserializer)? {
-        Value::Number(number) => number.as_f64().ok_or_else(|| D::Error::custom("the bound is no number")),
+        Value::Number(number) => number.as_f64().ok_or_else(|| D::Error::custom("the bound is not a number")),
         Value::String(text) => {
             version_number(&text).ok_or_else(|| D::Error::custom("the bound is neither a number nor a version"))
         }

@@ -1,5 +1,5 @@
-//! What collectors ask of the kernel and of loopback that is no file, behind one trait: the real one, and one for recorded
-//! nodes in tests.
+//! What collectors read from the kernel and from loopback other than files, behind one trait. It has a real implementation, and one
+//! for recorded nodes in tests.
 
 #[cfg(target_os = "linux")]
 mod machine;
@@ -49,13 +49,13 @@ pub trait System: Send + Sync {
     /// An HTTP GET of a local service.
     ///
     /// # Errors
-    /// Also when the answer is late or is no HTTP.
+    /// Also when the answer is late or is not HTTP.
     fn get(&self, address: SocketAddr, path: &str, deadline: Duration) -> io::Result<Answer>;
 
     /// The same for a page of metrics.
     ///
     /// # Errors
-    /// Also when the page is late, too long or is no HTTP.
+    /// Also when the page is late, too long or not HTTP.
     fn page(&self, address: SocketAddr, path: &str, deadline: Duration) -> io::Result<Answer>;
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn instance(url: &str, body: &[u8]) -> Result<Instance, Error> {
     })
 }
 
-/// The reply to `vnics/`. An entry that cannot be used is no reason to know nothing of the others. The smallest that can has the
-/// VNIC's id and MAC; a family of which something is missing costs only that family.
+/// The reply to `vnics/`. An entry that cannot be used does not hide the others. The smallest usable entry has the VNIC's id and
+/// MAC. If a family's data is incomplete, only that family is missing.
 pub(crate) fn vnics(url: &str, body: &[u8]) -> Result<VnicList, Error> {
     read(url, body, |document| {
         let entries = document.elements()?;
@@ -148,7 +148,7 @@ fn addressing(entry: &Field<'_>, family: Family) -> Result<Option<SubnetAddressi
         subnet: subnet.parsed("a CIDR block")?.ok_or_else(|| subnet.missing())?,
         router: ip(&router)?.ok_or_else(|| router.missing())?,
         address,
-        // One that is none (a block, say) is no reason not to use the VNIC.
+        // An entry that is not an address, such as a block, does not make the VNIC unusable.
         others: listed.collect(),
     }))
 }

@@ -1,6 +1,6 @@
 //! pools.json: which VNICs and addresses this node's pods may use. Written by the agent alone, read by plugins.
 //!
-//! The file is the whole contract between the two: a plugin needs nothing else to set up a pod, so the agent, the API
+//! The file is the whole contract between the two. A plugin needs nothing else to set up a pod, so the agent, the API
 //! server and the metadata service may all be down.
 
 use std::io;

@@ -70,7 +70,7 @@ impl Store {
     /// What is handed out, as of one moment, but for what was taken down since. Needs no lock.
     ///
     /// # Errors
-    /// Unreadable, damaged or too new; a missing file is no error.
+    /// Unreadable, damaged or too new; a missing file is not an error.
     pub fn read(&self) -> Result<Allocations, Error> {
         match self.read_sound()? {
             (all, None) => Ok(all),
@@ -78,8 +78,8 @@ impl Store {
         }
     }
 
-    /// The same, as far as it can be read: one damaged record is no reason to know nothing of the others. Answers the first
-    /// that cannot be, too.
+    /// The same, as far as it can be read: one damaged record does not hide the others. Also returns the error of the first
+    /// record that cannot be read.
     ///
     /// # Errors
     /// As [`Self::read`], of the index.

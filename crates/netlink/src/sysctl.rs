@@ -75,7 +75,7 @@ impl Sysctls {
 
     fn path(&self, key: &str) -> Result<PathBuf, Cause> {
         match key.split('/').any(|component| matches!(component, "" | "." | "..")) {
-            true => Err(Cause::Invalid("a component of the key is no file name")),
+            true => Err(Cause::Invalid("a component of the key is not a file name")),
             false => Ok(self.root.join(key)),
         }
     }

@@ -1,4 +1,4 @@
-//! The causes that a verdict names: the rows of the fault matrix, and what is no fault of the network.
+//! The causes that a verdict names: the rows of the fault matrix, and causes outside the network.
 
 /// Whether a cause is in the network or on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -35,7 +35,7 @@ pub const THROUGHPUT_PORT: u16 = 5201;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProbeRequest {
-    /// The version, [`PROBE_VERSION`].
+    /// The version of the request: [`PROBE_VERSION`].
     pub version: u8,
     /// The task of the agent.
     pub task: Task,
@@ -151,7 +151,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The protocol of the packets of a kind of probe; none of a lookup.
+    /// The protocol that a probe's packets use; a lookup has none.
     pub const fn of(kind: ProbeKind) -> Option<Self> {
         match kind {
             ProbeKind::Icmp | ProbeKind::PathMtu => Some(Self::Icmp),

@@ -68,7 +68,7 @@ impl RealmDomain {
         if is_host_name(&text) && text.contains('.') {
             return Ok(Self(text));
         }
-        Err(Error::setup(format!("{text:?} is no realm's domain (oraclecloud.com)")))
+        Err(Error::setup(format!("{text:?} is not a realm's domain, such as oraclecloud.com")))
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Layers {
 /// The value of a key, and where it was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenValue {
-    /// As typed.
+    /// The value as it was typed.
     pub value: String,
     /// The place with the highest precedence that sets the key.
     pub place: Place,
@@ -68,7 +68,7 @@ pub type Values = BTreeMap<String, GivenValue>;
 /// The configuration as far as it is right, and what is wrong with the rest.
 #[derive(Debug)]
 pub struct Read {
-    /// The valid values.
+    /// The values that are valid, by key.
     pub values: Values,
     /// What is wrong with the others.
     pub problems: Vec<Problem>,

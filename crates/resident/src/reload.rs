@@ -73,7 +73,7 @@ impl<S: ProgramSettings> RunningConfiguration<S> {
         &self.layers
     }
 
-    /// The configuration file.
+    /// The path of the configuration file.
     pub fn file(&self) -> &Path {
         &self.layers.file
     }
@@ -143,9 +143,9 @@ pub fn restart() -> io::Error {
     this_program().exec()
 }
 
-/// The same for a process with a thread that no signal ends, because it waits in the kernel for a driver or a file system: execve would
-/// wait for that thread. The program runs in a child; this process passes signals on to it and ends as it ends. Returns only if it
-/// fails.
+/// The same for a process with a thread that no signal ends, because it waits in the kernel for a driver or a file system.
+/// `execve` would wait for that thread, so the program runs in a child. This process passes signals on to the child and ends as
+/// the child ends. Returns only if it fails.
 #[expect(clippy::exit, reason = "this process has nothing left to do and ends as its child")]
 pub fn restart_in_child() -> io::Error {
     tracing::warn!(event = "config.restarting", "a thread does not end: executing the program again as a child");
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// A program's file.
+    /// The folder of a program's configuration file.
     struct Scene(tempfile::TempDir);
 
     impl Scene {

@@ -29,7 +29,7 @@ pub struct Silent;
 /// The body of an answer.
 struct ActiveBody {
     body: Body,
-    /// Of an answer that is no refusal.
+    /// Set if the answer is not a refusal.
     activity: Option<WatchActivity>,
     silence: Pin<Box<Sleep>>,
 }

@@ -79,8 +79,8 @@ pub fn read_log(dir: &Path) -> io::Result<Vec<VerbRecord>> {
     Ok(records)
 }
 
-/// Hands every record in the files to `each`, oldest first, and removes the files: what was taken is not found again. Says
-/// how many lines were no records.
+/// Hands every record in the files to `each`, oldest first, and removes the files, so no record is handed out twice. Returns how
+/// many lines were not records.
 ///
 /// Only one process may take at a time. One that is killed while it takes leaves a generation that the next one takes
 /// again from its start.

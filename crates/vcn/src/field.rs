@@ -17,13 +17,13 @@ pub enum FieldError {
     /// A compulsory field is absent, null or an empty text.
     #[error("{path} is missing")]
     Missing {
-        /// Where, as `status.vnics[0].vnicId`.
+        /// The path of the field, as `status.vnics[0].vnicId`.
         path: String,
     },
     /// The field holds something else than it should.
     #[error("{path} is {value}, not {expected}")]
     Unexpected {
-        /// Where, as `status.vnics[0].vnicId`.
+        /// The path of the field, as `status.vnics[0].vnicId`.
         path: String,
         /// The value as JSON, shortened.
         value: String,
@@ -53,7 +53,7 @@ impl<'a> Field<'a> {
     /// The member `name` of an object; absent if this field is.
     ///
     /// # Errors
-    /// When this is no object.
+    /// When this is not an object.
     pub fn member(&self, name: &str) -> Result<Self, FieldError> {
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
         let value = match self.value {
@@ -67,7 +67,7 @@ impl<'a> Field<'a> {
     /// The elements of a list; none if the field is absent.
     ///
     /// # Errors
-    /// When this is no list.
+    /// When this is not a list.
     pub fn elements(&self) -> Result<Vec<Self>, FieldError> {
         match self.value {
             None => Ok(Vec::new()),
@@ -91,7 +91,7 @@ impl<'a> Field<'a> {
     /// A text; an empty one counts as absent, as Go writes it where a pointer was not used.
     ///
     /// # Errors
-    /// When this is no text.
+    /// When this is not a text.
     pub fn text(&self) -> Result<Option<&'a str>, FieldError> {
         match self.value {
             None => Ok(None),
@@ -103,7 +103,7 @@ impl<'a> Field<'a> {
     /// A text of one of our types.
     ///
     /// # Errors
-    /// When this is no text, or not one of that type; `expected` says, with its article, what would have been right.
+    /// When this is not a text, or not one of that type; `expected` names the right type, with its article.
     pub fn parsed<T: FromStr>(&self, expected: &'static str) -> Result<Option<T>, FieldError> {
         self.text()?.map(|text| text.parse().map_err(|_| self.unexpected(expected))).transpose()
     }
@@ -111,7 +111,7 @@ impl<'a> Field<'a> {
     /// A whole number of any of our types.
     ///
     /// # Errors
-    /// When this is no whole number or does not fit.
+    /// When this is not a whole number, or does not fit.
     pub fn number<T: TryFrom<u64>>(&self) -> Result<Option<T>, FieldError> {
         let number = |value: &Value| value.as_u64().and_then(|n| T::try_from(n).ok());
         self.value.map(|value| number(value).ok_or_else(|| self.unexpected("a whole number in range"))).transpose()

@@ -18,7 +18,7 @@ pub struct IfName {
     len: u8,
 }
 
-/// Why a text is no link name.
+/// Why a text is not a link name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name:?} is not a link name: {reason}")]
 pub struct IfNameError {
@@ -167,7 +167,7 @@ impl fmt::Display for Mtu {
 #[serde(try_from = "u16", into = "u16")]
 pub struct VlanTag(u16);
 
-/// Why a number is no VLAN tag.
+/// Why a number is not a VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0} is not a VLAN tag (1-4094)")]
 pub struct VlanTagError(u16);

@@ -12,7 +12,7 @@ use thiserror::Error;
 #[serde(try_from = "String", into = "String")]
 pub struct MacAddr(pub [u8; 6]);
 
-/// Why a text is no Ethernet address.
+/// Why a text is not an Ethernet address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not an Ethernet address (six hexadecimal bytes, as 02:00:17:00:00:01)")]
 pub struct MacAddrError(String);

@@ -11,7 +11,7 @@ use crate::text_type;
 #[serde(try_from = "String", into = "String")]
 pub struct Ocid(String);
 
-/// Why a text is no OCID.
+/// Why a text is not an OCID.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0:?} is not an OCID (ocid1.<type>.<realm>.[region].<unique id>, at most 255 characters)")]
 pub struct OcidError(String);

@@ -57,7 +57,7 @@ impl Condition {
         matches!(self.severity, Severity::Blocking)
     }
 
-    /// Whether both are the same condition: one whose message changed (a count, a time) is no new one.
+    /// Whether both are the same condition. A changed message (a count, a time) does not make a new one.
     pub fn is_same(&self, other: &Self) -> bool {
         (self.reason, &self.subject, self.severity) == (other.reason, &other.subject, other.severity)
     }

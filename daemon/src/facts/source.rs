@@ -52,7 +52,7 @@ impl<T> Source<T> {
         self.error = Some(error);
     }
 
-    /// The watch is closed, which is no failure.
+    /// Records that the watch is closed, which is not a failure.
     pub fn unwatch(&mut self) {
         if let Some(Confirmation::Watched(activity)) = &self.confirmed {
             self.confirmed = Some(Confirmation::At(activity.last_byte().into_std()));

@@ -42,7 +42,7 @@ pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
         match over_tcp(way, task, number, pace.timeout) {
             Ok(Some(Answer { failure: None, .. })) => results.answered(began.elapsed()),
             Ok(Some(Answer { failure: Some(failure), .. })) => results.failed(failure),
-            Ok(None) => results.failed(Failure::Invalid("the answer is no DNS".to_owned())),
+            Ok(None) => results.failed(Failure::Invalid("the answer is not DNS".to_owned())),
             Err(error) => results.failed(of_error(&error)),
         }
     })

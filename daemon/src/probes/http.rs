@@ -38,10 +38,10 @@ pub(super) fn probe(way: &ProbeRoute, task: &SendTask, destination: &Destination
         match exchanged {
             Ok(Some(status)) if status < 400 => results.answered(began.elapsed()),
             Ok(Some(status)) => results.failed(Failure::Status(status)),
-            Ok(None) => results.failed(Failure::Invalid("the answer is no HTTP".to_owned())),
+            Ok(None) => results.failed(Failure::Invalid("the answer is not HTTP".to_owned())),
             // No TLS, or its end before an answer.
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
-                results.failed(Failure::Invalid(format!("the answer is no HTTPS: {error}")));
+                results.failed(Failure::Invalid(format!("the answer is not HTTPS: {error}")));
             }
             Err(error) => results.failed(of_error(&error)),
         }
@@ -79,7 +79,7 @@ impl Write for DeadlineStream {
     }
 }
 
-/// The status of the answer, or nothing if it is no HTTP.
+/// The status of the answer, or nothing if it is not HTTP.
 fn status(mut stream: impl Read + Write, request: &str) -> io::Result<Option<u16>> {
     stream.write_all(request.as_bytes())?;
     stream.flush()?;

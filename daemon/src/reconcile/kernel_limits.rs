@@ -113,7 +113,7 @@ fn carry_out(sysctls: &Sysctls, change: Change) -> bool {
     }
 }
 
-/// A limit whose rise helped is no condition.
+/// Conditions for limits. A limit is not reported once a higher value helped.
 fn conditions(repairs: &Repairs) -> Vec<Condition> {
     let condition = |(limit, attempt): (&Limit, &Attempt)| {
         let text = |Change { setting, from, to }: &Change| format!("{} from {from} to {to}", setting.replace('/', "."));

@@ -57,9 +57,9 @@ pub(crate) fn uplinks() -> Result<Uplinks, netlink::Error> {
     Ok(found)
 }
 
-/// The default route that shows that a list of VNICs lacks the primary one, as far as the host can tell: it uses a link of no
-/// VNIC in the list, although the first of them is here, and no default route uses that one. On a machine whose links have
-/// other MACs than its VNICs (bifurcated ports) the host cannot tell.
+/// The default route that shows that a list of VNICs lacks the primary one. Its link belongs to no listed VNIC, although the
+/// first listed VNIC is here, and no default route uses that one. If links have other MACs than the VNICs on them (bifurcated
+/// ports), the host cannot tell.
 pub(crate) fn lacks_primary<'a>(listed: &[Vnic], uplinks: &'a Uplinks) -> Option<&'a Uplink> {
     let first = listed.first().filter(|first| uplinks.devices.contains(&first.mac))?;
     let preferred = uplinks.all.first().filter(|uplink| !listed.iter().any(|vnic| vnic.mac == uplink.mac))?;
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(lacks(&all[1..], &[primary], &[primary, pods]), Some(primary));
         // The default route uses a secondary VNIC: both are listed, and the list has the primary one first.
         assert_eq!(lacks(&all, &[pods], &[primary, pods]), None);
-        // Ports with other MACs than the VNICs on them, or a device that is no VNIC's.
+        // Ports with other MACs than the VNICs on them, or a device that is not a VNIC's.
         let port = fixture::mac(0x77);
         assert_eq!(lacks(&all, &[port], &[port]), None);
         assert_eq!(lacks(&all, &[port, primary], &[primary, pods, port]), None);

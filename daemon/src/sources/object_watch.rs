@@ -75,8 +75,8 @@ impl<K> ObjectWatch<K>
 where
     K: Resource<DynamicType: Clone + Eq + Hash> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// Watches without end. `observe` gets the objects, or why the watch ended. It returns the time until the next watch if that is
-    /// no failure; then nothing is logged.
+    /// Watches without end. `observe` gets the objects, or why the watch ended. If the end is not a failure, it returns the time until
+    /// the next watch, and nothing is logged.
     pub(crate) async fn run(self, mut observe: impl FnMut(Result<WatchedObjects<K>, &WatchEnd>) -> Option<Duration>) {
         let (mut failures, mut is_lost) = (0_u32, false);
         loop {

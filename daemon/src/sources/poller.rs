@@ -32,8 +32,8 @@ use pace::Pace;
 /// The instance itself hardly changes: once its shape and custom metadata are known, they are asked for this rarely.
 const INSTANCE_AGE: Duration = Duration::from_mins(5);
 
-/// The least time between two questions of which the later one is caused by link events: a flapping link must not use up the
-/// rate limit of the metadata service, from which other programs get their credentials.
+/// The least time between a question and a later one that link events cause. A flapping link must not use up the rate limit of
+/// the metadata service, from which other programs get their credentials.
 const APART: Duration = Duration::from_secs(2);
 
 /// How long the sources may be silent before facts are published without them, so that the first reconcile does not report
@@ -222,8 +222,8 @@ pub async fn ask<M: Metadata>(
     let macs = LazyCell::new(host_links::macs);
     let npn = facts.npn().cloned();
     let named = |id: &Ocid| npn_vnic(npn.as_ref(), id);
-    // A virtual machine loses the device with the VNIC. On bare metal nothing disappears, so the NativePodNetwork decides. An
-    // unknown is no reason to take a VNIC down.
+    // A virtual machine loses the device with the VNIC. On bare metal nothing disappears, so the NativePodNetwork decides. Without an
+    // answer, the VNIC stays.
     let is_held = |item: ExpectedItem<'_>| match item {
         ExpectedItem::Vnic(vnic) if vnic.nic_index.is_none() => {
             macs.as_ref().map_or(true, |macs| macs.contains(&vnic.mac))

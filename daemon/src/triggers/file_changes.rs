@@ -37,8 +37,8 @@ pub(crate) struct FileWatch {
     installed: Snapshot,
     published: Snapshot,
     npn: Snapshot,
-    /// A reconcile wrote some of it, so another is due: a program that reverted it meanwhile restored what is known, which is
-    /// no change.
+    /// A reconcile wrote some of it, so another is due. A program that reverted it meanwhile restored the known state, so no change
+    /// shows.
     is_owed: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::sources::backoff::{DEBOUNCE, RETRY, jittered};
 /// Repairs this close to each other are a conflict with a program that reverts them.
 const CONFLICT: Duration = Duration::from_secs(10);
 
-/// So many repairs in a row are no accident.
+/// So many repairs in a row are not an accident.
 const REVERTED: u32 = 10;
 
 /// Reconciles for events that follow each other this closely are one stream of events.

@@ -63,7 +63,7 @@ fn assert_at_most(what: &str, counted: u32, per_second: f64, cost: &Cost) {
     assert!(f64::from(counted) <= most, "{counted} {what} in {:?} for {} flaps", cost.took, cost.flaps);
 }
 
-/// A link that is no VNIC's causes no question, and one that may be one's a question in two seconds.
+/// A link that is not a VNIC's causes no question. A link that may be a VNIC's causes a question in two seconds.
 #[test]
 fn flapping_link_causes_few_questions_and_reconciles() {
     let of_a_pod = "ip link set veth0 address 0a:58:0a:00:00:09";

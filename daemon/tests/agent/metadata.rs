@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// An HTTP status.
+    /// A failure with this HTTP status.
     Status(u16),
-    /// A body that is no such document.
+    /// A body that is not the document.
     Garbage(&'static str),
     Silent,
 }

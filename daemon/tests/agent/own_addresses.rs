@@ -91,7 +91,7 @@ fn rule_for_pod_address_does_not_assign_it_to_host() {
     wait_for("the host's own", || hosts(&node) == [format!("{OWN}/128")], || agent.log());
 }
 
-/// As an agent made it that took the first for the host's. The grace is not over: what is taken back at once is no leftover.
+/// The address is as an agent made it that took the first one for the host's. The grace is not over, and holds for leftovers only.
 #[test]
 fn pod_address_assigned_to_the_host_is_removed_at_once() {
     let (node, agent) = dual_stack_node().with_agent(&["--detach-grace-seconds", "600"]);

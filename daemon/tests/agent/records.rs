@@ -1,5 +1,5 @@
-//! What plugins tell of their runs, by the socket or by the file: it becomes lines and metrics, once, and the agent's state
-//! is no plugin's trouble.
+//! What plugins report about their runs, through the socket or the file: it becomes lines and metrics, once. Plugins do not depend
+//! on the agent's state.
 
 use std::time::{Duration, Instant};
 

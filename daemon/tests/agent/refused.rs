@@ -1,4 +1,4 @@
-//! What sources offer and no node has: addresses that are no host addresses, and VNICs that are not for pods in general.
+//! What sources offer and no node has: addresses that are not host addresses, and VNICs that are not for pods in general.
 
 use std::net::{IpAddr, UdpSocket};
 

@@ -1,5 +1,5 @@
-//! Replaces one file atomically, of any kind or a JSON document: a reader sees the whole old file or the whole new one, also
-//! after a kill or a power cut, and a process that runs the old file is not disturbed.
+//! Replaces one file atomically, of any kind or a JSON document. A reader sees the whole old file or the whole new one, also
+//! after a kill or a power cut. A process that runs the old file is not disturbed.
 
 #[cfg(test)]
 mod tests;
@@ -77,7 +77,7 @@ pub(crate) fn write_document(path: &Path, document: &impl Serialize) -> Result<(
     written.map_err(Error::placing(path, "writing"))
 }
 
-/// Removes a file or link; one that is gone already is no error.
+/// Removes a file or link; one that is gone already is not an error.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

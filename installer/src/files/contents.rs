@@ -19,7 +19,7 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits()).open(path)
 }
 
-/// Why what has the name of a file is no regular file, and the next step.
+/// What is at a path instead of a regular file, and the next step.
 pub(crate) fn irregular(path: &Path) -> String {
     match fs::read_link(path) {
         Ok(to) => format!("it is a symbolic link to {}; replace it by a regular file", to.display()),
@@ -49,8 +49,8 @@ const EDGE: u64 = 64;
 /// Longer than any configuration, in bytes.
 pub(crate) const MAX_CONFIGURATION: u64 = 1 << 20;
 
-/// Whether what has the name of one of our files is damaged, as after a power cut: a configuration that is no JSON object, or a
-/// binary that is empty, cut short or ends in NULs. It was one of our files, because no other program can use it.
+/// Whether a file with the name of one of our files is damaged, as after a power cut. A configuration is damaged if it is not a JSON
+/// object, and a binary if it is empty, cut short or ends in NULs. It was one of our files, because no other program can use it.
 pub(crate) fn is_damaged(file: File, name: &str) -> io::Result<bool> {
     if !name.ends_with(".conflist") {
         return has_lost_its_end(file);

@@ -54,7 +54,7 @@ pub(crate) struct ConfFile {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is no valid configuration. containerd refuses it, with every file of the directory after it.
+    /// It is not a valid configuration. containerd refuses it, with every file of the directory after it.
     Refused(String),
     /// It cannot be read from here; the runtime may be able to.
     Unread(String),

@@ -33,8 +33,8 @@ impl Backup {
         })
     }
 
-    /// Copies a file, unless there is a copy: the first one is from before us. Nothing to copy is no error, nor is a damaged file:
-    /// a power cut left it of one of our files.
+    /// Copies a file, unless there is a copy: the first one is from before us. A missing file is not an error, nor is a damaged one:
+    /// it is one of our files after a power cut.
     pub(crate) fn make(path: &Path, name: &str, data_dir: &Path) -> Result<(), Error> {
         let file = match open_file(path) {
             _ if Self::find(data_dir, name).is_some() => return Ok(()),

@@ -210,7 +210,7 @@ impl<'a> Setting<'a> {
                 [.., "ip_forward" | "forwarding"] => others.network.clone(),
                 // While forwarding is on, the kernel honors router advertisements only with 2.
                 ["net", "ipv6", "conf", _, "accept_ra"] if now == "2" => others.network.clone(),
-                // Every IPv6 address of the link would be removed. `all` and `default` are no links.
+                // Every IPv6 address of the link would be removed. `all` and `default` are not links.
                 ["net", "ipv6", "conf", name, "disable_ipv6"] => others.user_of_link(&name.parse().ok()?),
                 _ => None,
             },

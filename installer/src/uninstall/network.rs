@@ -76,7 +76,7 @@ fn kept(object: &Object, others: &OtherNetworks) -> Option<String> {
     }
 }
 
-/// What is gone already is no error: a link's routes go with it.
+/// What is gone already is not an error: a link's routes go with it.
 fn delete(removal: &mut Removal, what: String, request: impl FnOnce() -> Result<(), netlink::Error>) {
     let what = format!("delete {what}");
     removal.step(what.clone(), || match request() {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::observed::ConfFile;
 use crate::uninstall::Removal;
 
-/// Routes of the kernel itself or of router advertisements (RTPROT_REDIRECT, _KERNEL, _RA) are no use of a link.
+/// Routes of the kernel itself or of router advertisements (RTPROT_REDIRECT, _KERNEL, _RA) do not show that a link is used.
 const KERNEL_PROTOCOLS: [u8; 3] = [1, 2, 9];
 
 /// Other networks on this node, and the use of links.
@@ -66,7 +66,7 @@ impl OtherNetworks {
         self.network.clone().or_else(|| self.user(self.link(name)?))
     }
 
-    /// Why one of our addresses is not removed: with a link's last IPv4 address the kernel drops every route by the link, and a
+    /// Why one of our addresses is not removed. With a link's last IPv4 address, the kernel drops every route through the link. A
     /// link-local address may be the source of another network's router solicitations.
     pub(super) fn user_of_address(&self, ours: &AddressSpec) -> Option<String> {
         let link = self.link(&ours.link)?;

@@ -165,7 +165,7 @@ impl NodeAnswer {
 impl Answer for NodeAnswer {
     fn exit(&self) -> Exit {
         let is_fine = self.source == Source::Leader && self.node.state == NodeState::Healthy;
-        // VnicAttachments that cannot be read are no finding. The others are, unless they are only in progress.
+        // VnicAttachments that cannot be read are not a finding. The others are, unless they are only in progress.
         if is_fine && self.vnics.is_read() { Exit::Fine } else { Exit::Problem }
     }
 

@@ -50,13 +50,13 @@ pub(crate) struct Status {
 /// How many nodes have which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
-    /// [`NodeState::Critical`].
+    /// Nodes whose state is [`NodeState::Critical`].
     pub critical: usize,
-    /// [`NodeState::Warning`].
+    /// Nodes whose state is [`NodeState::Warning`].
     pub warning: usize,
-    /// [`NodeState::Unknown`].
+    /// Nodes whose state is [`NodeState::Unknown`].
     pub unknown: usize,
-    /// [`NodeState::Healthy`].
+    /// Nodes whose state is [`NodeState::Healthy`].
     pub healthy: usize,
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn of_selected(cluster: &Cluster, selection: &NodeSelection) ->
         Ok(fleet) => Status::of_selected(fleet, selected.as_ref(), None),
         Err(error) => {
             let why = words(&error);
-            // A bad kubeconfig is no outage; --view-url needs none.
+            // A bad kubeconfig is not an outage; --view-url needs none.
             if cluster.target.view_url.is_none() {
                 cluster.client().await?;
             }

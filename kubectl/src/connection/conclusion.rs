@@ -271,7 +271,7 @@ fn with_policies(
     if facts.policies.is_empty() {
         return otherwise();
     }
-    let what = if source == ProbeSource::Pod { "a probe Pod has other labels" } else { "the node is no Pod" };
+    let what = if source == ProbeSource::Pod { "a probe Pod has other labels" } else { "the node is not a Pod" };
     let message = format!(
         "{} {} fails ({}), and NetworkPolicy {} selects an end: {what}, so the policy can be the cause of this failure alone",
         failed.target,

@@ -80,7 +80,7 @@ pub(crate) fn why_not_ready(pod: &Pod) -> Option<String> {
         let reason = reason.or_else(|| state.terminated.as_ref().map(|ended| ended.reason.clone()))??;
         Some(format!("container {}: {reason}", container.name))
     };
-    // A container that ended well, such as an init container, is no reason.
+    // A container that ended well, such as an init container, is not a reason.
     let is_cause = |reason: &String| !reason.ends_with(": Completed") && !reason.ends_with(": PodInitializing");
     if let Some(reason) = all.iter().filter_map(waiting).find(is_cause) {
         return Some(reason);

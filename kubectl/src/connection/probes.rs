@@ -202,7 +202,7 @@ impl Planner<'_> {
             for pod in pods {
                 self.run(ProbeTarget::Endpoint, vec![pod], &probe(number.into()), false);
             }
-            // Addresses that are no Pod's are outside of what the controller knows.
+            // The controller knows only addresses of Pods; the others need --external.
             self.run(ProbeTarget::Endpoint, others, &probe(number.into()), self.args.external);
         }
         self.outside(service, port);

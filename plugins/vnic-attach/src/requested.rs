@@ -166,11 +166,11 @@ fn checked(entry: Entry) -> Result<InterfaceRequest, String> {
         && alphanumeric(vnic.bytes().last())
         && vnic.bytes().all(|byte| alphanumeric(Some(byte)) || byte == b'-');
     if !is_name {
-        return Err(format!("vnic: \"{}\" is no name of a VNIC", quoted(&vnic)));
+        return Err(format!("vnic: \"{}\" is not the name of a VNIC", quoted(&vnic)));
     }
     let interface = interface.map(|name| match IfName::new(&name) {
         Ok(known) if known.as_str() != "lo" && name.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(known),
-        _ => Err(format!("interface: \"{}\" is no name for an interface", quoted(&name))),
+        _ => Err(format!("interface: \"{}\" is not a name for an interface", quoted(&name))),
     });
     for family in Family::ALL {
         let mut of_family = ips.iter().filter(|ip| Family::of(**ip) == family);

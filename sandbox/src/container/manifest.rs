@@ -193,7 +193,7 @@ fn volume(mount: VolumeMount, source: &VolumeSpec) -> Result<Volume, String> {
     if sub_path.is_some() || mount_propagation.is_some_and(|propagation| propagation != "None") {
         return Err(format!("volume {name} has a subPath or a mountPropagation"));
     }
-    let host = source.host_path.as_ref().ok_or(format!("volume {name} is no hostPath"))?;
+    let host = source.host_path.as_ref().ok_or(format!("volume {name} is not a hostPath"))?;
     let create = match host.type_.as_deref() {
         Some("DirectoryOrCreate") => true,
         Some("Directory") => false,

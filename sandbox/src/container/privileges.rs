@@ -17,7 +17,7 @@ impl Privileges {
     /// Only the named capabilities.
     pub(super) fn of(names: &[String]) -> Result<Self> {
         let number = |name: &String| {
-            CapabilitySet::from_name(name).ok_or_else(|| Error::Invalid(format!("{name} is no capability")))
+            CapabilitySet::from_name(name).ok_or_else(|| Error::Invalid(format!("{name} is not a capability")))
         };
         Ok(Self { keep: names.iter().map(number).collect::<Result<_>>()? })
     }

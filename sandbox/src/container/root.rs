@@ -176,7 +176,7 @@ fn proper(path: &Path) -> Result<&Path> {
     let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     match path.is_absolute() && plain {
         true => Ok(path),
-        false => Err(Error::Invalid(format!("{} is no path in a container", path.display()))),
+        false => Err(Error::Invalid(format!("{} is not a path in a container", path.display()))),
     }
 }
 

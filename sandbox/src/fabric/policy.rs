@@ -25,7 +25,7 @@ pub struct Policy {
     pub noise: Option<Noise>,
 }
 
-/// Delay and loss that are no fault.
+/// Delay and loss that are not a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noise {
     /// The longest delay of a frame.

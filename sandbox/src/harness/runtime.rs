@@ -43,7 +43,7 @@ impl<'a> Runtime<'a> {
             Value::Object(list) if list.get("plugins").is_some_and(Value::is_array) => {
                 Ok(Self { node, list, capabilities: Map::new() })
             }
-            _ => Err(Error::Invalid(format!("the CNI configuration of {name} is no list of plugins"))),
+            _ => Err(Error::Invalid(format!("the CNI configuration of {name} is not a list of plugins"))),
         }
     }
 

@@ -25,7 +25,7 @@ pub struct Pod {
 impl Pod {
     pub(crate) fn create(name: &str, node: &Namespaces, spawner: Arc<Spawner>) -> Result<Self> {
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
-            return Err(Error::Invalid(format!("{name:?} is no pod name: it must be a file name")));
+            return Err(Error::Invalid(format!("{name:?} is not a pod name: it must be a file name")));
         }
         let path = Path::new("/run/netns").join(name);
         let net = node.run(|| -> Result<Netns> {
@@ -71,7 +71,7 @@ impl Pod {
     }
 }
 
-/// Raises `lo`.
+/// Sets the loopback link up.
 pub(crate) fn raise_loopback(netns: &Netns) -> netlink::Result<()> {
     let mut socket = Socket::open_in(netns)?;
     match IfName::new("lo") {

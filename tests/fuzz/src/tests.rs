@@ -33,7 +33,7 @@ fn every_target_bears_its_corpus_and_every_beginning_of_it() {
 fn every_folder_of_the_corpus_belongs_to_a_target() {
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus")).expect("the corpus") {
         let name = entry.expect("an entry").file_name();
-        assert!(crate::named(&name.to_string_lossy()).is_some(), "{name:?} is no target");
+        assert!(crate::named(&name.to_string_lossy()).is_some(), "{name:?} is not a target");
     }
 }
 

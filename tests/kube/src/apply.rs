@@ -35,7 +35,7 @@ pub(crate) async fn apply(client: &Client, path: &Path) -> Result<()> {
 /// Applies one object, its status too where it has one.
 pub(crate) async fn apply_object(client: &Client, document: Value) -> Result<()> {
     let object: DynamicObject =
-        serde_json::from_value(document).map_err(|error| anyhow!("this is no object of Kubernetes: {error}"))?;
+        serde_json::from_value(document).map_err(|error| anyhow!("this is not an object of Kubernetes: {error}"))?;
     let what = name_of(&object);
     let types = object.types.clone().ok_or_else(|| anyhow!("{what} has no apiVersion and kind"))?;
     let kind = GroupVersionKind::try_from(&types).map_err(|error| anyhow!("{what}: {error}"))?;

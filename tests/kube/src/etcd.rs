@@ -24,7 +24,7 @@ pub(crate) async fn compact(etcd: SocketAddr) -> Result<()> {
 pub(crate) async fn value(etcd: SocketAddr, key: &str) -> Result<Option<Vec<u8>>> {
     let answer = ask(etcd, "range", &json!({ "key": STANDARD.encode(key) })).await?;
     let value = answer.pointer("/kvs/0/value").and_then(Value::as_str);
-    let invalid = |error| anyhow!("etcd's value of {key} is no base64: {error}");
+    let invalid = |error| anyhow!("etcd's value of {key} is not base64: {error}");
     value.map(|text| STANDARD.decode(text).map_err(invalid)).transpose()
 }
 

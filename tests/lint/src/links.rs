@@ -97,7 +97,7 @@ fn names_nothing(tree: &Tree, span: &str) -> bool {
     let path = span.trim_end_matches('/');
     let Some((top, _)) = path.split_once('/') else { return false };
     let ours = !top.is_empty() && tree.files().any(|file| file.starts_with(top) && file != Path::new(top));
-    // Results of a build, and patterns such as crates/*/tests or golden/<sentence>, are no single file.
+    // Results of a build, and patterns such as crates/*/tests or golden/<sentence>, do not name a single file.
     let pattern = path.contains(['*', '<', '{', ' ', '…', '$', '=', ':']);
     ours && !pattern && !resolve(Path::new(""), path).is_some_and(|path| tree.has(&path))
 }

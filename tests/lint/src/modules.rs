@@ -8,7 +8,7 @@ use crate::source::blank;
 use crate::tree::Tree;
 use crate::workspace::Workspace;
 
-/// Every Rust file that is no target's root, and that no file next to it or above it declares.
+/// Every Rust file that is not a target's root, and that no file next to it or above it declares.
 #[must_use]
 pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
     let targets = workspace.packages.iter().flat_map(|package| &package.targets);

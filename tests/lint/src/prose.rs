@@ -1,5 +1,5 @@
-//! Faults of prose that readers stumbled over and that a pattern can find, in strings, comments and documents: "is no X", chains of
-//! "of", and long cells of tables, also of those that tests write.
+//! Faults of prose that readers stumbled over and that a pattern can find, in strings, comments and documents. They are `is no X`,
+//! chains of "of", and long cells of tables, also of tables that tests write.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ struct Word {
     text: String,
 }
 
-/// The places of "is no X" and "are no X", except "there is no X".
+/// The places of `is no X` and `are no X`, except `there is no X`.
 fn negated_nouns(prose: &str, words: &[Word]) -> Vec<usize> {
     let is_be = |word: &Word| matches!(&*word.text, "is" | "are" | "was" | "were");
     let places = words.windows(3).enumerate().filter_map(|(at, three)| {

@@ -112,7 +112,7 @@ fn words_of(phrase: &str) -> Vec<String> {
     prose_words(phrase).map(|(_, word)| word.to_lowercase()).collect()
 }
 
-/// Words with their places. An apostrophe is part of its word, an underscore makes a name of it, which is no word.
+/// Words with their places. An apostrophe is part of its word, an underscore makes it a name, which is not a word.
 pub(crate) fn prose_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_part = |c: char| c.is_alphanumeric() || c == '\'' || c == '_';
     let mut at = 0;

@@ -34,7 +34,7 @@ const FOLDERS: [&str; 2] = ["manifests/base", "manifests/uninstall"];
 /// Where a pod finds what proves to the API server who it is.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The files that kubectl makes objects of; patches and what says how they are rendered are no such files.
+/// The files that kubectl makes objects of. Patches and kustomization files are not among them.
 fn sources() -> Vec<PathBuf> {
     let folders = FOLDERS.map(|folder| fs::read_dir(root().join(folder)).unwrap());
     let files = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -219,7 +219,7 @@ fn variables_and_mounts_are_known_to_the_programs() {
         for mount in mounts {
             // Below HOST_ROOT and SYSCTL_ROOT.
             let known = help.contains(&format!("[default: {mount}]")) || mount.starts_with("/host/") || mount == TOKEN;
-            assert!(known, "{mount} is no directory of the program's\n{help}");
+            assert!(known, "{mount} is not a directory of the program's\n{help}");
         }
     }
 }
@@ -262,7 +262,7 @@ fn the_table_of_privileges_has_every_one() {
         let containers = pod.init_containers.into_iter().flatten().chain(pod.containers);
         let added =
             containers.flat_map(|it| it.security_context.unwrap().capabilities.unwrap().add.unwrap_or_default());
-        // A ConfigMap is no privilege.
+        // A ConfigMap is not a privilege.
         let volumes = pod.volumes.unwrap().into_iter().filter_map(|volume| Some(volume.host_path?.path));
         for privilege in added.chain(volumes) {
             let rows = table.lines().filter(|line| line.starts_with(&format!("| `{privilege}` |"))).count();

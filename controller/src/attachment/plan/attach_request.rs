@@ -19,7 +19,7 @@ pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
         create_vnic_details: CreateVnic {
             subnet_id: Some(vnic.subnet_id.clone()),
             display_name: Some(display_name(case)),
-            // The default is no public address.
+            // Unless the spec requests one, the VNIC has no public address.
             assign_public_ip: Some(vnic.assign_public_ip),
             assign_ipv6_ip: has_ipv6.then_some(true),
             nsg_ids: vnic.nsg_ids.clone(),

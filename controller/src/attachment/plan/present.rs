@@ -220,8 +220,8 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
     Mark::others(&vnic.freeform_tags).chain(own).collect()
 }
 
-/// The reason if OCI does not list a family's addresses; `None` if it matched the spec and this is the first 404, which is no
-/// reason to report anything new, or there was no answer.
+/// The reason if OCI does not list a family's addresses. `None` if they matched the spec before and OCI does not answer, or answers
+/// with its first 404: neither changes the report.
 fn unlisted(case: &Case<'_>, cause: &StatusReason, plan: &mut Plan) -> Option<StatusReason> {
     let is_first = case.state.unseen_reconciles < 2;
     let no_answer = is_no_answer(cause.reason);
@@ -262,8 +262,8 @@ fn own_ipv6(case: &Case<'_>, own: &ObservedVnic) -> Option<IpAddr> {
     own.vnic.value.ipv6_addresses.iter().find(is_own).copied()
 }
 
-/// The block of a new address, which OCI requires if there are several: a requested address's own block, otherwise the
-/// VNIC's, so that each attempt is the same, or else the first.
+/// The block of a new address, which OCI requires if there are several. It is the requested address's own block, otherwise the
+/// VNIC's, or else the first one, so each attempt uses the same block.
 fn block(subnet: &Subnet, requested: Option<IpAddr>, own: Option<IpAddr>) -> Option<IpNetwork> {
     let blocks = subnet.ipv6_blocks();
     let with = |address: IpAddr| blocks.iter().find(|block| block.contains(address));

@@ -44,7 +44,7 @@ impl ObjectPlanner<'_> {
         match (live.state(), &live.vnic) {
             (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, self.plan),
             (AttachmentState::Attached, Some(vnic)) if !is_going => self.present(vnic),
-            // One 404 for an attachment that is listed is no reason to report anything new.
+            // One 404 for an attachment that is listed changes no report.
             (AttachmentState::Attached, None) if case.state.unseen_reconciles < 2 && case.is_reported_vnic(live) => {
                 self.plan.waits = true;
                 case.as_reported()
@@ -72,7 +72,7 @@ impl ObjectPlanner<'_> {
             return case.as_reported();
         }
         if case.is_missing() && (case.absent_for() < input.proof || case.is_unlisted) {
-            // A stale list is no reason to attach another, or to report anything new. If it stays stale, it is read with growing
+            // A stale list neither attaches another VNIC nor changes a report. While it stays stale, it is read with growing
             // backoff.
             self.plan.waits |= case.absent_for() < input.proof;
             self.plan.is_incomplete = true;

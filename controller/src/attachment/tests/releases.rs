@@ -89,7 +89,7 @@ async fn an_ignored_request_is_repeated_with_backoff() {
         // 1, 2, 4 … 64 s, then every two minutes.
         let all: usize = counts.iter().sum();
         assert!((12..=17).contains(&all), "{operation}: {all} in twenty minutes");
-        assert_eq!(scene.statuses(), written, "{operation}: it is no news");
+        assert_eq!(scene.statuses(), written, "{operation}: the status stays");
         scene.cloud.carry_out(operation);
         tokio::time::sleep(Duration::from_mins(2)).await;
         scene.settle().await;

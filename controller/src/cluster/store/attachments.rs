@@ -78,7 +78,7 @@ impl Attachments {
                 touched = self.delete(&name);
                 touched.insert(instance.clone());
             }
-            // The watch returns our own writes: a status is no reason to reconcile.
+            // The watch returns our own writes: a new status alone causes no reconcile.
             Some(before) if same_but_for_status(&before, &object) => {}
             _ => {
                 touched.insert(instance.clone());

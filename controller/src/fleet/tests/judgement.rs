@@ -71,7 +71,7 @@ fn node_conditions_follow_critical_problems_and_change_on_transition_only() {
     assert_eq!(judgement.writes[0].conditions[0].message, "vnic_drift is bad. links is bad.");
     assert_eq!(judged(&has, answered(&bad), 400).0, Judgement::default());
 
-    // Another reason is written, and is no transition.
+    // Another reason is written, and is not a transition.
     let other = summary(vec![check("links", Area::Network, Severity::Critical, 9)]);
     let (_, has) = judged(&has, answered(&other), 500);
     assert_eq!(states(&has), [("False", "Links", 300), (good.0, good.1, 100)]);
@@ -287,6 +287,6 @@ fn condition_names_the_device_its_code_and_the_time() {
     assert!(new.message.starts_with(expected), "{}", new.message);
     assert!(new.message.ends_with(" Kernel messages are not read: set agent.kernelLog."), "{}", new.message);
     assert!(new.message.chars().count() <= 400);
-    // The same again is no transition.
+    // The same summary again is not a transition.
     assert_eq!(judged(&after, answered(&summary), 9_100).0, Judgement::default());
 }

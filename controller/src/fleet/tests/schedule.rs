@@ -129,7 +129,7 @@ fn failing_agent_is_retried_with_backoff_without_delaying_other_agents() {
     assert_eq!(roster.node(name, now).error.as_deref(), Some("connection refused"));
     roster.answered(name, changed(), now, 1.0);
     assert_eq!((roster.next_due(Lane::Retry), roster.node(name, now).error), (None, None));
-    assert!(!roster.is_in_sample(name, now + SECOND * 100), "retries are no sample");
+    assert!(!roster.is_in_sample(name, now + SECOND * 100), "retries are not sampled");
     let due = roster.next_due(Lane::Regular).unwrap();
     assert!(due > now && due <= now + SECOND * 30);
 }

@@ -74,7 +74,7 @@ async fn a_leader_without_answers_exits_before_the_lease_expires() {
         let ended = renewed.elapsed();
         let good = Duration::from_secs(seconds.into());
         assert!(ended <= good.mul_f64(0.7), "{why:#}: after {ended:?} of {good:?}");
-        assert!(ended >= good.mul_f64(0.4), "{why:#}: after {ended:?} of {good:?}: one lost answer is no reason");
+        assert!(ended >= good.mul_f64(0.4), "{why:#}: after {ended:?} of {good:?}: one lost answer does not end it");
     }
 }
 

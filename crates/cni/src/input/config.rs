@@ -135,10 +135,10 @@ impl Config {
         self.raw.get("runtimeConfig")?.get(capability)
     }
 
-    /// The pod's annotations; none when the runtime does not tell them or the configuration did not ask for them.
+    /// The pod's annotations; none when the runtime does not send them or the configuration did not declare them.
     ///
     /// # Errors
-    /// When they are no object.
+    /// When they are not an object.
     pub fn pod_annotations(&self) -> Result<Option<&Map<String, Value>>, Error> {
         field::object(&format!("runtimeConfig.{POD_ANNOTATIONS}"), self.runtime(POD_ANNOTATIONS))
     }

@@ -62,7 +62,7 @@ impl PrevResult {
         self.fields.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// Appends to a list and returns the index; what is no list (null, which Go writes for none) becomes one.
+    /// Appends to a list and returns the index. Anything else becomes a list, such as null, which Go writes for an empty one.
     fn push(&mut self, key: &str, item: Value) -> usize {
         if let Some(Value::Array(items)) = self.fields.get_mut(key) {
             items.push(item);

@@ -67,7 +67,7 @@ impl RequestedField {
     /// The addresses; the error is a complaint that shows the value.
     ///
     /// # Errors
-    /// When it is no list of addresses.
+    /// When it is not a list of addresses.
     pub fn addresses(&self) -> Result<RequestedAddresses, String> {
         RequestedAddresses::read(&self.value).map_err(|complaint| format!("{}: {complaint}", self.key))
     }

@@ -116,7 +116,7 @@ fn foreign_objects_are_kept() {
     });
 }
 
-/// With any creator and source; one that another has on the link is no reason for changes.
+/// An address of any creator and source is enough: if another program put one on the link, nothing changes.
 #[test]
 fn link_local_address_is_added_when_vnic_link_has_none() {
     on_a_host(|places| {

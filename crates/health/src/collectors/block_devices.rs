@@ -85,7 +85,7 @@ impl Stack {
         !is_partition(device) && paths.iter().all(is_path)
     }
 
-    /// Those disks that are no path to another one of the stack.
+    /// The disks of the stack that are not a path to another disk of it.
     pub(super) fn disks(&self) -> impl Iterator<Item = &Path> {
         let is_path = |device: &Path| {
             let maps = self.devices().filter(|map| Self::is_disk(map));

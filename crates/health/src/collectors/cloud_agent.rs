@@ -42,7 +42,7 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
             Gap::absent("it is not installed")
         });
     };
-    let number = version_number(&version).ok_or_else(|| Gap::unknown(format!("{version} is no version")))?;
+    let number = version_number(&version).ok_or_else(|| Gap::unknown(format!("{version} is not a version")))?;
     sample.value("cloud_agent_version", number, version);
     Ok(())
 }

@@ -47,7 +47,7 @@ fn collect(host: &Host, sample: &mut Sample) -> Result<(), Gap> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let answer = match host.system.get(address, "/healthz", DEADLINE) {
         Ok(answer) => answer,
-        // A kubelet that runs and listens elsewhere, or nowhere, is no sick one: that one accepts and does not answer.
+        // A kubelet that runs and listens elsewhere, or nowhere, is not sick: a sick one accepts and does not answer.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused && runs(host) => {
             let text = "runs and does not listen there: set KUBELET_HEALTHZ_PORT to its healthzPort, or to 0";
             return Err(Gap::unknown(format!("{address}: {error}; {KUBELET} {text}")));

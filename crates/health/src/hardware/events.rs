@@ -21,7 +21,7 @@ const ONE_OCCURRENCE: f64 = 1.0;
 /// A warning or a count ends when it has not been repeated for a day.
 const WARNING_LIFETIME: f64 = 86_400.0;
 
-/// A link that came back and stayed for an hour is no problem any more.
+/// A link that came back and stayed for an hour is no longer a problem.
 const LINK_LIFETIME: f64 = 3600.0;
 
 /// The driver's own verdict.

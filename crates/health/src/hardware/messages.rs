@@ -1,5 +1,5 @@
 //! What a kernel message means for a device. Pure; a parser per family, in the order of this list. A message that none of them
-//! knows is no finding of any kind.
+//! knows leads to no finding.
 
 mod amdgpu;
 pub mod catalogue;
@@ -203,7 +203,7 @@ impl Finding {
         Self { level, advice, is_fault: false, ..Self::fault(subsystem, code, level, advice) }
     }
 
-    /// Something that is no fault.
+    /// Something to know that is not a fault.
     fn info(subsystem: Subsystem, code: &str, advice: Advice) -> Self {
         Self { is_fault: false, ..Self::fault(subsystem, code, FaultLevel::Info, advice) }
     }

@@ -55,7 +55,7 @@ pub struct RdmaRow {
     /// How many there are, where the addresses are not known.
     #[serde(default)]
     pub count: usize,
-    /// Functions of the front end, which are no part of it.
+    /// Functions of the front end, which are not part of the RDMA network.
     #[serde(default, deserialize_with = "addresses")]
     pub front_end: Vec<PciAddress>,
     /// The rate of a port in Gb/s.

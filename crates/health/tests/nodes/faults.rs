@@ -224,7 +224,7 @@ fn host_faults() -> Vec<Fault> {
             node.facts.allocatable_memory = Some((2_268_560 << 20) + 4096);
         }),
         fault(BM, &["cloud_agent_version", "hpc_plugins_pending"], "1.38.0", |node| {
-            // Its devices are not in the table, so that their absence here is no fault.
+            // Its devices are not in the table, so their absence here is not a fault.
             node.facts.shape = Some("BM.GPU.H100T.8".to_owned());
             let _ = fs::remove_dir_all(node.path("host/usr/share/doc"));
             node.write("host/snap/oracle-cloud-agent/current/meta/snap.yaml", "name: x\nversion: '1.38.0'\n");

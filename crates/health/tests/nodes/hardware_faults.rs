@@ -28,7 +28,7 @@ pub(crate) fn log(node: &Node, text: &str) {
     node.write("kernel.log", &format!("<4>[864210.000001] {text}\n"));
 }
 
-/// The path of a file of the port of [`ADAPTER`].
+/// The path of a file that describes [`ADAPTER`]'s port.
 fn port(name: &str) -> String {
     pci(ADAPTER, &format!("infiniband/mlx5_4/ports/1/{name}"))
 }

@@ -82,7 +82,7 @@ fn a_family_without_an_address_is_absent() {
     let vnics = vnics(URL, VM).unwrap().vnics;
     assert_eq!(vnics[2].addressing.ipv4, None);
     assert_eq!(vnics[2].addressing.ipv6, place("2603:c020:8:1::9", "2603:c020:8:1::/64", "fe80::200:17ff:fe00:2"));
-    assert_eq!(vnics[3].addressing.ipv6, None, "a block of the subnet is no address of the VNIC");
+    assert_eq!(vnics[3].addressing.ipv6, None, "a block of the subnet is not an address of the VNIC");
 }
 
 #[test]

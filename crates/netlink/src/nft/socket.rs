@@ -83,8 +83,8 @@ impl NftSocket {
         })
     }
 
-    /// Removes the tables of a name, of each family that we make tables of, with all that is in them. One that is absent is
-    /// no error.
+    /// Removes the tables of a name with all that is in them, in each family that we make tables for. An absent table is not an
+    /// error.
     ///
     /// # Errors
     /// `is_unsupported()` when the kernel has no nf_tables.

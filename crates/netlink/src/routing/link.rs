@@ -34,7 +34,7 @@ const DEVCONF_ACCEPT_RA: usize = 3;
 pub struct Link {
     /// Its index in its namespace.
     pub index: u32,
-    /// Its name. Bytes that are no text are shown as `?`.
+    /// Its name. Bytes that are not text are shown as `?`.
     pub name: IfName,
     /// Its Ethernet address; loopback and layer-3 links have none.
     pub mac: Option<MacAddr>,
@@ -73,7 +73,7 @@ pub struct Link {
 impl Link {
     pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, Cause> {
         let header = LinkHeader::parse(payload).map_err(|_| Cause::Malformed("short link message"))?;
-        // A bridge reports its ports by link messages of its own family: those are no links.
+        // A bridge reports its ports in link messages of its own family, which do not describe links.
         if header.interface_family != AddressFamily::Unspec {
             return Ok(None);
         }

@@ -45,7 +45,7 @@ pub enum Event {
     Route(Change, Route),
     /// A rule came or went.
     Rule(Change, Rule),
-    /// A setting of a link or of all of them was written, by any program, in /proc/sys or otherwise: forwarding, rp_filter, proxies.
+    /// A program wrote a setting, for one link or all links, in /proc/sys or otherwise: forwarding, rp_filter, proxies.
     Setting,
     /// Events were lost (or one could not be read): look at everything again.
     Overrun,
@@ -75,7 +75,7 @@ impl Monitor {
     /// The events so far, oldest first; empty when there is none. Wait by polling the descriptor.
     ///
     /// # Errors
-    /// When the socket is broken. Lost events are no error but [`Event::Overrun`].
+    /// When the socket is broken. Lost events are not an error: they are reported as [`Event::Overrun`].
     pub fn drain(&mut self) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         let drained = self.subscription.drain(|datagram| match datagram {

@@ -45,7 +45,7 @@ pub(crate) fn u32_be_of(value: &[u8]) -> Result<u32, Cause> {
     value.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)).ok_or(Cause::Malformed("short 32-bit number"))
 }
 
-/// A text up to its closing NUL; bytes that are no UTF-8 are replaced.
+/// A text up to its closing NUL; bytes that are not UTF-8 are replaced.
 pub(crate) fn text_of(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(value.get(..end).unwrap_or_default()).into_owned()
@@ -65,7 +65,7 @@ pub(crate) fn network(address: IpAddr, prefix: u8) -> Result<IpNetwork, Cause> {
     IpNetwork::new(address, prefix).map_err(|_| Cause::Malformed("a prefix longer than its address"))
 }
 
-/// `0.0.0.0` or `::`.
+/// The unspecified address, `0.0.0.0` or `::`.
 pub(crate) const fn any(family: Family) -> IpAddr {
     match family {
         Family::Ipv4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

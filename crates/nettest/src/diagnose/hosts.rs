@@ -11,8 +11,8 @@ use crate::verdict::is_full;
 /// The kernel's route for the source address leaves by another link, or there is none. No packet is needed.
 pub(super) fn route(evidence: &Evidence) -> Option<Finding> {
     let route = evidence.attempt.route.as_ref()?;
-    // A link that was lost with its VNIC, and a source that the kernel chose, are no missing rule. Metadata service and resolver are
-    // behind links with a VNIC's address only, and no security rule or route table applies to them.
+    // A lost link and a source that the kernel chose are not missing rules. The metadata service and the resolver are behind links
+    // with a VNIC's address only, and no security rule or route table applies to them.
     let is_on_link = matches!(evidence.service, Some(TargetService::Imds | TargetService::Dns));
     let is_wrong = goes_astray(route) && (route.device.is_empty() || evidence.source_requested || is_on_link);
     // From another address or host, or to another target, the lookup does not go astray.

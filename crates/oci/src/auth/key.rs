@@ -43,9 +43,9 @@ impl RsaKey {
         let pair = match &der {
             PrivateKeyDer::Pkcs8(der) => RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()),
             PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()),
-            _ => return Err(problem("it is no RSA key")),
+            _ => return Err(problem("it is not an RSA key")),
         };
-        pair.map(Self).map_err(|_| problem("it is no RSA key of 2048 to 8192 bits"))
+        pair.map(Self).map_err(|_| problem("it is not an RSA key of 2048 to 8192 bits"))
     }
 
     /// Signs (PKCS#1 v1.5, SHA-256); in base64.

@@ -34,11 +34,11 @@ impl Token {
         let text = text.trim();
         let jwt = text.strip_prefix("ST$").unwrap_or(text);
         if !jwt.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-=".contains(&b)) {
-            return Err(bad("it is no JSON web token"));
+            return Err(bad("it is not a JSON web token"));
         }
-        let claims = jwt.split('.').nth(1).ok_or_else(|| bad("it is no JSON web token"))?;
+        let claims = jwt.split('.').nth(1).ok_or_else(|| bad("it is not a JSON web token"))?;
         let claims =
-            URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).map_err(|_| bad("its claims are no base64"))?;
+            URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).map_err(|_| bad("its claims are not base64"))?;
         let Claims { exp } = serde_json::from_slice(&claims).map_err(|_| bad("it has no expiry (exp)"))?;
         let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(exp.min(1 << 40));
         let life = expires.duration_since(now).map_err(|_| bad("it has expired already; check this host's clock"))?;

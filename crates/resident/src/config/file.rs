@@ -1,9 +1,8 @@
 //! The configuration file: lines of `KEY=value`.
 //!
-//! The same keys and the same values as in the environment, so that there is one way to write them: an OKE add-on's
-//! key/value strings become such lines without any quoting, `kubectl create configmap --from-env-file` and systemd read
-//! them too, and a value may be JSON, for nothing in it means anything to us. (YAML would read `yes`, `0x10` and `1e3` as
-//! something else than the strings that were given.)
+//! Keys and values are the same as in the environment, so there is one way to write them. The key/value strings of an OKE add-on
+//! become such lines without quoting; `kubectl create configmap --from-env-file` and systemd read them, too. No character of a
+//! value is special, so it may be JSON. YAML would read `yes`, `0x10` and `1e3` as something other than the given strings.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction};
 
 use super::{GivenValue, Place, Problem};
 
-/// Every key.
+/// Every key of a program.
 #[derive(Clone, Debug)]
 pub struct Keys(Vec<Key>);
 
@@ -127,13 +127,13 @@ impl Key {
         default.or_else(|| self.is_switch().then(|| "false".to_owned()))
     }
 
-    /// What it does.
+    /// What the key does, on one line.
     pub fn meaning(&self) -> String {
         let help = self.arg.get_long_help().or_else(|| self.arg.get_help()).map(ToString::to_string);
         help.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// As one argument.
+    /// The key and a value as one argument of the command line.
     pub fn argument(&self, value: &str) -> OsString {
         format!("{}={value}", self.flag()).into()
     }

@@ -22,8 +22,8 @@ enum Order {
     /// All of one VNIC, together.
     Vnic(usize),
     Nft,
-    /// An address that a VNIC has another in place of, or that is a pod's: it may be assigned to a pod a moment later, so this is
-    /// no leftover that may stay for a while.
+    /// An address that a VNIC replaced by another, or that is a pod's. It may be assigned to a pod a moment later, so it cannot stay
+    /// for a while as a leftover can.
     Replaced,
     /// With a link's only address the kernel drops the link's routes.
     StaleAddress,

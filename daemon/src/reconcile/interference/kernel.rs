@@ -41,7 +41,7 @@ fn observed_conflicts(context: &Context<'_>) -> Result<Vec<Condition>, netlink::
     Ok(found)
 }
 
-/// Default routes by devices that are no VNIC's and that precede the primary VNIC's own: an RDMA network's, for example.
+/// Default routes through devices that are not a VNIC's, and that precede the primary VNIC's own: an RDMA network's, for example.
 fn preferred_uplinks<'a>(context: &'a Context<'_>, uplinks: &'a [Uplink]) -> impl Iterator<Item = Condition> + 'a {
     let vnics = context.facts.vnics();
     let of = move |family: Family| uplinks.iter().filter(move |uplink| uplink.family == family);
@@ -49,8 +49,8 @@ fn preferred_uplinks<'a>(context: &'a Context<'_>, uplinks: &'a [Uplink]) -> imp
         let preferred = of(family).next().filter(|uplink| vnics.iter().all(|vnic| vnic.mac != uplink.mac))?;
         let primary = of(family).find(|uplink| vnics.first().is_some_and(|vnic| vnic.mac == uplink.mac))?;
         let message = format!(
-            "The {family} route \"{}\" uses a device that is no VNIC's and precedes \"{}\" of the primary VNIC, so packets of \
-             the host leave by it. Remove it in the configuration of that device, or give it a higher metric.",
+            "The {family} route \"{}\" uses a device that is not a VNIC's and precedes \"{}\" of the primary VNIC, so packets of \
+             the host leave through it. Remove it in the configuration of that device, or give it a higher metric.",
             preferred.route, primary.route
         );
         Some(Condition::degraded(Reason::ConflictingConfiguration, message).about(&preferred.route))

@@ -151,7 +151,7 @@ fn of_pods(vnics: &[HostVnic], running: &[Allocation], host: &mut HostView) -> R
     if suspects.is_empty() {
         return Ok(Vec::new());
     }
-    // A pod that is being deleted lacks objects: another answer than the expected one is no finding then.
+    // A pod that is being deleted lacks objects: then an answer that differs from the expected one is not a finding.
     let seen = Snapshot::of_host(&mut host.places)?;
     let mut found = Vec::new();
     for (allocation, sampled, uplinks) in suspects {

@@ -80,7 +80,7 @@ impl Plan {
     pub(super) fn note(&mut self, conditions: &[Condition], hold: Duration, now: Instant) -> usize {
         self.raised.retain(|_, at| now.saturating_duration_since(*at) < QUIET);
         self.current.clear();
-        // A start is no transition. Of two with one key the worst comes first.
+        // A start is not a transition. Of two with one key the worst comes first.
         for condition in conditions.iter().filter(|condition| condition.reason != Reason::Starting) {
             self.current.entry(ConditionKey::of(condition)).or_insert_with(|| condition.clone());
         }

@@ -81,7 +81,7 @@ fn service_is_probed_at_its_address_its_endpoints_its_node_port_and_its_name() {
     ];
     assert_eq!(runs, expected.map(|(kind, spec)| (kind.to_owned(), spec)));
     assert_eq!(plan.not_probed, ["the LoadBalancer's address 203.0.113.7: it needs --external"]);
-    // An endpoint with the source's own address is no target.
+    // An endpoint with the source's own address is not a target.
     let (runs, plan) = planned(&["10.0.30.2", "service/shop/cart"]);
     let own = json!({ "node": "10.0.30.2" });
     assert!(runs.iter().all(|(_, spec)| !spec[2].as_array().unwrap().contains(&own)), "{runs:?}");

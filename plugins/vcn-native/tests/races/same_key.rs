@@ -44,7 +44,7 @@ fn concurrent_add_and_del_with_same_key_leave_no_state() {
         thread::sleep(Duration::from_micros(round * 53 % 7100));
         assert_success(&node.patiently("DEL", &pod, &conf));
         let added = add.wait_with_output().unwrap();
-        // "Its record went while it was added" is no failure of anybody's.
+        // "Its record went while it was added" is an expected answer.
         assert!(added.status.success() || error_of(&added).0 == 11, "round {round}: {added:?}");
         node.del(&pod);
         assert_eq!(node.snapshot(), before, "round {round}");

@@ -173,8 +173,8 @@ fn check_names_what_is_missing() {
     }
 }
 
-/// GC of the chain names pods by their own interfaces. GC of the pods' own network, which has another plugin, and of another
-/// network of Multus says nothing of these.
+/// GC of the chain names pods by their own interfaces. GC for the pods' own network, which has another plugin, and GC for another
+/// Multus network name none of these interfaces.
 #[test]
 fn gc_ends_what_its_own_network_calls_dead() {
     let world =

@@ -134,7 +134,7 @@ fn deletable(state: &State, id: &str) -> Outcome<(String, Ocid, IpNetwork)> {
 fn requested_block(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome<RequestedBlock> {
     let first = item.get("ipAddress").and_then(Value::as_str).map(|text| {
         let address = text.parse::<IpAddr>().ok().filter(|address| Family::of(*address) == family);
-        address.ok_or_else(|| invalid(format!("{text:?} is no {family} address")))
+        address.ok_or_else(|| invalid(format!("{text:?} is not an {family} address")))
     });
     let prefix = item.get("cidrPrefixLength").and_then(Value::as_u64).map(|prefix| {
         let allowed = match family {

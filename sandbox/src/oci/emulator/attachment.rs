@@ -81,7 +81,7 @@ impl Emulator {
         if let Some(name) = text("displayName") {
             spec = spec.display_name(name);
         }
-        let address = |text: &str| text.parse::<IpAddr>().map_err(|_| invalid(format!("{text:?} is no address")));
+        let address = |text: &str| text.parse::<IpAddr>().map_err(|_| invalid(format!("{text:?} is not an address")));
         let mut given = text("privateIp").map(address).transpose()?.into_iter().collect::<Vec<_>>();
         let pair = match details.get("ipv6AddressIpv6SubnetCidrPairDetails").and_then(Value::as_array) {
             Some(pairs) if pairs.len() > 1 => return Err(invalid("the sandbox gives a new VNIC one IPv6 address")),

@@ -70,7 +70,7 @@ impl Request {
         let body = serde_json::from_slice(&self.body);
         match body.map_err(|error| refuse(400, "CannotParseRequest", error.to_string()))? {
             Value::Object(fields) => Ok(fields),
-            _ => Err(invalid("the body is no object")),
+            _ => Err(invalid("the body is not an object")),
         }
     }
 }
@@ -90,13 +90,13 @@ impl Response {
 
     /// One page of a list: as many entries as the caller and the settings allow, and the token of the next page.
     pub(super) fn page(request: &Request, most: usize, all: impl Iterator<Item = Value>) -> Outcome<Self> {
-        let limit = request.query("limit").map(str::parse).transpose().map_err(|_| invalid("limit is no number"))?;
+        let limit = request.query("limit").map(str::parse).transpose().map_err(|_| invalid("limit is not a number"))?;
         let limit = limit.unwrap_or(most).min(most).max(1);
         let from: usize = match request.query("page") {
             None => 0,
             Some(token) => {
                 let number = token.strip_prefix("page-").and_then(|number| number.parse().ok());
-                number.ok_or_else(|| invalid("page is no token of this service"))?
+                number.ok_or_else(|| invalid("page is not a token of this service"))?
             }
         };
         let mut page: Vec<Value> = all.skip(from).take(limit + 1).collect();

@@ -15,12 +15,12 @@ use crate::oci::emulator::{Outcome, Request, Response, invalid, missing};
 const TOKEN_LIFE: Duration = Duration::from_mins(20);
 
 impl Access {
-    /// `POST /v1/x509`.
+    /// Answers `POST /v1/x509`.
     pub(super) fn federate(&self, request: &Request) -> Outcome {
         let body = request.json()?;
         let certificate = body.get("certificate").and_then(Value::as_str).ok_or_else(|| missing("certificate"))?;
         let public_key = body.get("publicKey").and_then(Value::as_str).ok_or_else(|| missing("publicKey"))?;
-        let public_key = STANDARD.decode(public_key).map_err(|_| invalid("publicKey is no base64"))?;
+        let public_key = STANDARD.decode(public_key).map_err(|_| invalid("publicKey is not base64"))?;
         let unknown = || not_authenticated("the certificate is not of this cloud, or has expired");
         let examined = self.authority.examine(certificate).ok_or_else(unknown)?;
         let signature = Signature::of(request)?;

@@ -19,7 +19,7 @@ impl Access {
         let key = body.get("podKey").and_then(Value::as_str).ok_or_else(|| missing("podKey"))?;
         // The SDK for Go sends the whole PEM document, the one for Python what is between its armor.
         let key: String = key.lines().filter(|line| !line.starts_with("-----")).collect();
-        let key = STANDARD.decode(key).map_err(|_| invalid("podKey is no base64"))?;
+        let key = STANDARD.decode(key).map_err(|_| invalid("podKey is not base64"))?;
         let session = self.session("workload", "ocid1.cluster.oc1.iad.sandbox", key)?;
         let inner = json!({ "token": format!("ST${session}") }).to_string();
         Ok(Response::plain(Value::String(STANDARD.encode(inner))))

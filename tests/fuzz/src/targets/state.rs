@@ -26,7 +26,7 @@ pub(super) fn pools(input: &[u8]) {
                 vnic.vnic_id == assigned.vnic_id
                     && vnic.families.iter().any(|(_, pool)| pool.contains(assigned.address))
             };
-            assert!(pools.for_pods().any(|vnic| carries(&vnic)), "{} is no pod address", assigned.address);
+            assert!(pools.for_pods().any(|vnic| carries(&vnic)), "{} is not a pod address", assigned.address);
         }
     }
 }
@@ -65,7 +65,7 @@ fn is_kept_as<T: DeserializeOwned + PartialEq + Debug>(
     input: &[u8],
     written: impl Fn(&T) -> serde_json::Result<Vec<u8>>,
 ) {
-    // Bytes that are no text may be in a field that no reader uses.
+    // Bytes that are not text may be in a field that no reader uses.
     if serde_json::from_str(&String::from_utf8_lossy(input)).is_ok_and(|document| has_fraction(&document)) {
         return;
     }

@@ -56,7 +56,7 @@ const DEADLINE: Duration = Duration::from_secs(3);
 /// `GPU-` and 36 characters.
 const MAX_UUID: usize = 48;
 
-/// `dcgmHealthWatchResults_t`: fail.
+/// The value "fail" of `dcgmHealthWatchResults_t`.
 const FAILS: f64 = 20.0;
 
 /// Reasons of the hardware: slowdown, thermal slowdown by software and by hardware, power brake (`DCGM_CLOCKS_EVENT_REASON_*`).
@@ -141,7 +141,7 @@ fn of_node(page: Page, gpus: &[DriverGpu], is_of_node: bool) -> Result<BTreeMap<
             let name =
                 if identity.uuid.is_empty() { place } else { vcn::excerpt(&identity.uuid, MAX_UUID).into_owned() };
             return Err(Gap::unknown(format!(
-                "the page is of another node: {name} is no GPU of this one (a Service needs internalTrafficPolicy Local)"
+                "the page is of another node: {name} is not a GPU of this one (a Service needs internalTrafficPolicy Local)"
             )));
         };
         by_address.insert(found.address, gpu);

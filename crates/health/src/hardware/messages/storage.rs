@@ -2,7 +2,7 @@
 
 use super::{Advice, FaultLevel, Finding, Subsystem, after_device, between, driver_and_device};
 
-/// Devices without a medium answer with such errors: that is no failure.
+/// Devices without a medium answer with such errors, which are not failures.
 const NO_DISKS: &[&str] = &["fd", "sr", "loop", "nbd", "zram"];
 
 pub(super) fn read(text: &str) -> Option<Finding> {

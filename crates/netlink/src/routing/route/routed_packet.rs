@@ -55,7 +55,7 @@ impl Socket {
     /// # Errors
     /// Where the kernel would not send the packet, mostly with one of these error numbers:
     /// - `EINVAL`: an IPv4 blackhole, a source that reverse-path filtering refuses, or for an outgoing IPv4 packet a source that
-    ///   is no address of this host
+    ///   this host does not have
     /// - `EACCES`: a prohibition
     /// - `EHOSTUNREACH` or `ENETUNREACH`: no route
     ///

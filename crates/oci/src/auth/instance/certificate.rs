@@ -23,7 +23,7 @@ impl Certificate {
     /// The tenancy: the part of the subject that begins with `opc-tenant:`.
     pub(super) fn tenancy(&self) -> Result<String, LoginError> {
         let bad = |problem: &str| LoginError::material("the instance's certificate", problem);
-        let parsed = x509_cert::Certificate::from_der(&self.0).map_err(|_| bad("it is no X.509 certificate"))?;
+        let parsed = x509_cert::Certificate::from_der(&self.0).map_err(|_| bad("it is not an X.509 certificate"))?;
         let mut attributes = parsed.tbs_certificate().subject().iter();
         attributes
             .find_map(|attribute| {

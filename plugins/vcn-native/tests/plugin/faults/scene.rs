@@ -186,8 +186,8 @@ pub(crate) fn end(output: &std::process::Output, case: &str) -> End {
     End::Error
 }
 
-/// Waits until the resident's link has the link-local address that the kernel gives it, and has checked it for duplicates:
-/// it comes some time after the link, with routes of its own.
+/// Waits until the resident's link has the link-local address that the kernel gives it, and has checked it for duplicates.
+/// The address comes some time after the link, with routes of its own.
 fn settle(node: &Node, link: &str) {
     let ready = || {
         node.in_host(|socket| {
@@ -199,7 +199,7 @@ fn settle(node: &Node, link: &str) {
     assert!(within(PATIENCE, ready), "{link} has no address of its own");
 }
 
-/// All that a verb could change on a host, of any owner.
+/// All that a CNI operation could change on a host, of any owner.
 fn everything(node: &Node) -> Vec<String> {
     let mut lines = node.snapshot();
     node.host
@@ -218,7 +218,7 @@ fn everything(node: &Node) -> Vec<String> {
     lines
 }
 
-/// The files of the state directory, the agent's to the byte; what runs tell of themselves is no state.
+/// The files of the state directory, the agent's to the byte; records of runs are not state.
 fn files(folder: &Path, lines: &mut Vec<String>) {
     for path in sorted(folder) {
         if path.is_dir() {

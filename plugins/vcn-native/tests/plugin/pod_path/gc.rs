@@ -29,7 +29,7 @@ fn either_name_of_the_list_of_attachments_is_understood() {
         assert_success(&node.gc_by(key, &["alive"]));
         assert_eq!(held(&node), ["vcn-native/alive/eth0"], "{key}");
         assert!(!dead.pings("10.0.0.1") && alive.reaches("10.0.1.1"), "{key}");
-        // A namespace that is gone is no obstacle.
+        // A namespace that is gone does not stop GC.
         drop(alive);
         assert_success(&node.gc_by(key, &[]));
         assert_eq!(node.snapshot(), before, "an empty list means that none is valid");
