@@ -1,7 +1,7 @@
 //! Settings of the C library's allocator: memory that was needed only for a moment goes back to the system.
 
-/// What a block that is asked for by itself has at least, and how much may lie free at the heap's end, in bytes: the C library's
-/// own first values, which it raises as a program goes on unless they are said.
+/// The least size of a block with a mapping of its own, and how much may lie free at the heap's end, in bytes. These are the C
+/// library's first values, which it raises while a program runs unless they are set.
 #[cfg(target_env = "gnu")]
 const THRESHOLD: libc::c_int = 128 * 1024;
 

@@ -137,8 +137,8 @@ impl Reconciler {
         report
     }
 
-    /// Whether drift of running pods, attachments that a DEL ended, addresses that ran out or are free again, a VNIC's link that
-    /// did not come back, or a postponed check of routes call for a reconcile.
+    /// Whether something calls for a reconcile: drift of running pods, attachments that a DEL ended, or addresses that ran out or
+    /// are free again. A VNIC's link that did not come back and a postponed check of routes count, too.
     pub fn needs_reconcile(&mut self, hints: DriftHints, deleted: &HashSet<AttachmentKey>) -> bool {
         self.pods.needs_reconcile(hints, deleted, &self.node.store)
             || self.pod_addresses.has_changed(&self.node, self.installation.is_ours())

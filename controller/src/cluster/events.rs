@@ -4,8 +4,8 @@
 //!   report(EventContent) ─▶ reported just now? ─▶ queue (bounded) ─▶ one task: at most ten per second, each with a deadline
 //! ```
 //!
-//! Nothing waits for an Event. One that does not fit the queue is counted and dropped, and so is one that the API server refuses,
-//! or has no time for in some attempts: the Events behind it wait meanwhile.
+//! Nothing waits for an Event. One that does not fit the queue is counted and dropped. So is one that the API server refuses, or
+//! has no time for in some attempts; the Events behind it wait meanwhile.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -189,8 +189,8 @@ mod tests {
         assert!(is_new(content("a", "Attached", "one")));
     }
 
-    /// What becomes of two events where the first attempts are answered so, `None` being no answer, and all others 201: the names
-    /// that were asked for, when, in seconds, and how many events were lost.
+    /// What becomes of two events if the first attempts get these answers, and all others 201. `None` means that no answer came. Returns the
+    /// requested names with their times in seconds, and how many events were lost.
     async fn answered(answers: &[Option<u16>]) -> (Vec<(String, u64)>, u64) {
         let (began, requests) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
         let (answers, log) = (answers.to_vec(), requests.clone());

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 const FIRST_POLL_SPACING: Duration = Duration::from_millis(3);
 /// The first backoff.
 const FIRST_BACKOFF: Duration = Duration::from_secs(5);
-/// The interval of a small fleet, and the step in which it grows: a fleet that gains or loses a node now and then keeps its
-/// interval, and with it each agent its moment.
+/// The interval of a small fleet, and the step in which it grows. A fleet that gains or loses a node now and then keeps its
+/// interval, and each agent its moment.
 const INTERVAL_STEP: Duration = Duration::from_secs(30);
 /// Agents per step: 42 requests per second at most, and 240 s for 10,000 agents.
 const AGENTS_PER_STEP: usize = 1250;

@@ -14,8 +14,8 @@ use crate::fleet::schedule::Lane;
 use crate::fleet::shared::SharedRoster;
 use crate::report::metrics::Metrics;
 
-/// Regular requests at once. Of ten thousand agents that are asked once a minute 167 become due per second, and one behind a
-/// broken network keeps its place for five seconds: there is room for all others when half are cut off at once.
+/// Regular requests at once. Of ten thousand agents that are queried once a minute, 167 become due per second. One behind a
+/// broken network keeps its place for five seconds. So there is room for all others when half are cut off at once.
 const MAX_REGULAR_REQUESTS: usize = 512;
 /// Retries at once.
 const MAX_RETRIES_IN_FLIGHT: usize = 32;

@@ -81,8 +81,8 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
     }
 }
 
-/// Sends the asks of a round. All of it is sent again if an agent does not know this controller's key yet, or if one of two that
-/// measure throughput is busy: asks of one round belong to the same time.
+/// Sends the asks of a round. The whole round is sent again if an agent does not know this controller's key yet, or if one of two
+/// that measure throughput is busy. Requests of one round belong to the same time.
 async fn all(agents: &impl AgentCalls, pair: &TestPair, round: &[AgentRequest]) -> Vec<Answer> {
     let is_measured = round.iter().any(|ask| ask.role == Role::Reception);
     let _alone = if is_measured { MEASUREMENT.acquire().await.ok() } else { None };
@@ -121,8 +121,8 @@ async fn one(agents: &impl AgentCalls, pair: &TestPair, ask: &AgentRequest, alon
     }
 }
 
-/// Whether the target's agent watched while all of the probe's packets were sent and answered: a watch that began late, or ended
-/// early, shows nothing, and would look like packets that did not arrive.
+/// Whether the target's agent watched while all of the probe's packets were sent and answered. A watch that began late, or ended
+/// early, shows nothing: the packets would seem lost.
 fn watched_all(round: &[AgentRequest], answers: &[Answer]) -> bool {
     let of = |role| round.iter().zip(answers).find(|(ask, _)| ask.role == role);
     let (Some((watch, (Ok(_), watched))), Some((_, (Ok(_), sent)))) = (of(Role::Arrival), of(Role::Attempt)) else {

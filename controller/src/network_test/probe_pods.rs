@@ -1,5 +1,5 @@
-//! Probe Pods: a probe from the pod network of a node is sent by a Pod of our image there, which gets the request in a variable and
-//! leaves the report in its termination message. What such a Pod may be is fixed by the policy in manifests/base/probe-pods.yaml.
+//! Probe Pods send a probe from the pod network of a node. A Pod of our image gets the request in a variable, and leaves the
+//! report in its termination message. What such a Pod may be is fixed by the policy in manifests/base/probe-pods.yaml.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow::{self, Break, Continue};

@@ -1,6 +1,6 @@
-//! Ten thousand agents that speak the real protocol, on loopback: the duration of a sweep, the controller's memory, its
-//! writes at rest, a wave of failures, a partition of half of the nodes, and a leader change. SCALE_POLL_SECONDS is another
-//! interval for a quick run.
+//! Ten thousand agents that speak the real protocol, on loopback. Measured are the duration of a sweep, the controller's memory
+//! and its writes at rest. Then follow a wave of failures, a partition of half of the nodes, and a leader change.
+//! SCALE_POLL_SECONDS is another interval for a quick run.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! An object as an API server delivers it: one that cannot be read is known by its metadata, and hides no other of its list or
-//! watch. Users, kubelets and agents write parts of objects, and the API server accepts more than our types: of times alone,
-//! those of the last day of the year 9999, and offsets such as +99:99.
+//! watch. Users, kubelets and agents write parts of objects, and the API server accepts more than our types. Of times alone, it
+//! accepts those of the last day of the year 9999, and offsets such as +99:99.
 
 use std::borrow::Cow;
 

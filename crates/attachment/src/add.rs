@@ -18,8 +18,8 @@ use crate::node::Node;
 use crate::report::Report;
 use crate::reserve::{Source, reserve};
 
-/// How often an ADD takes other addresses: because pods without a record use those that it got (all such records are restored at
-/// once, so a second time is rare), or because these have more connections than can be deleted in time.
+/// How often an ADD takes other addresses. One reason is that pods without a record use the addresses; all such records are
+/// restored at once, so a second time is rare. The other is that the addresses have more connections than can be deleted in time.
 const MAX_ADDRESS_CHANGES: usize = 3;
 
 /// One request of a runtime to attach a pod, and where it is carried out.

@@ -55,8 +55,8 @@ pub enum Ended {
 }
 
 /// Ends an attachment whose record `is_due`; that is asked under its lock. The configuration may have changed or be unreadable,
-/// the namespace may be gone or be another pod's by now, the pools may be missing: the allocation alone says what to take down,
-/// and without one the host link's name does. The addresses are free only when nothing leads to them any more.
+/// the namespace may be gone or be another pod's, and the pools may be missing. So the allocation alone says what to take down,
+/// and without an allocation the host link's name does. The addresses are free only when nothing leads to them any more.
 ///
 /// # Errors
 /// When something of it is demonstrably still on the host, so that trying again helps. Nothing that a pod can do is such a thing.

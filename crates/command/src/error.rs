@@ -4,8 +4,8 @@ use std::error::Error;
 
 use kube::core::Status;
 
-/// An error and its causes in one line. A cause that only says what the line says already is left out, and a refusal of the API
-/// server is its message: kube prints it as a data structure, also in the errors around it.
+/// An error and its causes in one line. A cause that only repeats the line is left out. A refusal of the API server is its
+/// message, because kube prints it as a data structure, also in the errors around it.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let refusal = std::iter::successors(Some(error), |error| Error::source(*error)).find_map(refusal);
     let text = |error: &dyn Error| match &refusal {

@@ -108,8 +108,8 @@ fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     }
 }
 
-/// One message makes both ends and raises the pod's. That one is asked for in its own namespace, with the host's as the peer:
-/// only the peer is born down, and a host that has an `eth0` too is not in the way of the pod's.
+/// One message makes both ends and raises the pod's. The pod's end is requested in its own namespace, with the host's as the
+/// peer. So only the peer is born down, and an `eth0` of the host does not collide with the pod's.
 fn add_pair(link: &LinkSpec, peer: &VethPeer, places: &mut Places) -> Result<()> {
     let Places { host, pod, .. } = places;
     let mut outside = Peer { name: link.name.clone(), mac: link.mac, mtu: link.mtu, netns: None };

@@ -1,6 +1,6 @@
-//! The host's network for its VNICs: each secondary VNIC has its link, its address and its own table, the metadata
-//! address stays reachable for pods by the primary VNIC, and what pods answer in the host's place (a NodePort, a hostPort)
-//! leaves by the VNIC it was asked by. The primary VNIC itself is the operating system's.
+//! The host's network for its VNICs. Each secondary VNIC has its link, its address and its own table. The metadata address stays
+//! reachable for pods through the primary VNIC. What pods answer in the host's place (a NodePort, a hostPort) leaves through the
+//! VNIC that the request came in by. The primary VNIC itself is the operating system's.
 
 use std::net::IpAddr;
 
@@ -121,8 +121,8 @@ pub fn placed(objects: Vec<Object>) -> Vec<(Place, Object)> {
 fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
     let mut settings = vec![
         sysctl("net/ipv4/ip_forward", "1"),
-        // Loose: what comes in by the primary VNIC for a NodePort is a secondary VNIC's pod's by the time its source is
-        // looked at, and the pod's own way to that source is by its VNIC.
+        // Loose: a packet that comes in through the primary VNIC for a NodePort is already addressed to a secondary VNIC's pod
+        // when its source is checked. The pod's own way to that source is through its VNIC.
         sysctl(&format!("net/ipv4/conf/{primary}/rp_filter"), "2"),
     ];
     if pods.ipv6 {

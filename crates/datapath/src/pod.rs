@@ -118,8 +118,8 @@ pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
             }),
         ),
     ];
-    // Where the kernel knows IPv6, and it does not forward, any advertisement on a link makes a router: without
-    // this, any pod could have all that the host sends over IPv6, with whatever addresses it came.
+    // Where the kernel knows IPv6 and does not forward, any advertisement on a link makes a router. Without this setting, any pod
+    // could get all that the host sends over IPv6, whatever address it came with.
     objects.push((Place::Host, Object::Sysctl(SysctlSpec::ignoring_router_advertisements(&ends.host))));
     if addresses.iter().any(|a| a.address.is_ipv6()) {
         // A fresh namespace may have IPv6 off by default (container engines do that), and so may a hardened host. What a pod

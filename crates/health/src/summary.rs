@@ -222,8 +222,8 @@ impl Summary {
         self.bounded()
     }
 
-    /// Sorts the checks, the worst first, and leaves out what makes the summary longer than [`SUMMARY_MAX`]: the devices of the least
-    /// important checks first, because a problem without its devices is better than no problem.
+    /// Sorts the checks, the worst first, and leaves out what makes the summary longer than [`SUMMARY_MAX`]. The devices of the
+    /// least important checks go first, because a problem without its devices is better than no problem.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         for check in &mut self.checks {

@@ -13,9 +13,8 @@ use crate::{
     VnicPool,
 };
 
-/// The cooldown of a freed address. A client that opened a connection to the old pod may still be retrying: conntrack
-/// keeps an unanswered SYN for 120 s (`nf_conntrack_tcp_timeout_syn_sent`), so anything shorter can hand that
-/// connection to the wrong pod.
+/// The cooldown of a freed address. A client that opened a connection to the old pod may still be retrying. conntrack keeps an
+/// unanswered SYN for 120 s (`nf_conntrack_tcp_timeout_syn_sent`), so anything shorter can hand that connection to the wrong pod.
 pub const COOLDOWN: Duration = Duration::from_secs(130);
 
 /// How long an unfinished ADD keeps its addresses in any case. After that, an ADD that finds the pool full checks whether the
@@ -68,9 +67,9 @@ impl Reservation {
 impl Allocations {
     /// Reserves one address of every family that pods get, all on one VNIC, for an attachment ([`Allocation::requested`]).
     ///
-    /// Among VNICs that can serve every family: those with a rested address first, or else the one whose address has rested
-    /// longest; then the one with the fewest addresses in use, then the one whose address was freed first. On it, per family: an address never used in
-    /// this boot, else the one freed longest ago.
+    /// Only VNICs that can serve every family count. First come those with a rested address, or else the one whose address has
+    /// rested longest. Then the VNIC with the fewest addresses in use wins, then the one whose address was freed first. On it,
+    /// per family: an address never used in this boot, else the one freed longest ago.
     ///
     /// # Errors
     /// [`Error::Exhausted`] with the numbers behind it; [`Error::FamilyMissing`] when no VNIC has addresses of a family now.

@@ -92,10 +92,10 @@ impl ConntrackSocket {
         }
     }
 
-    /// Forgets every connection that has one of the addresses at either end in either direction (so also those that NAT turned
-    /// towards or away from it), as long as `go_on` says so, which is asked every hundred connections or so. The kernel finds
-    /// no connection by its address, so all of them are gone through, once per family; ask for many addresses at once. The
-    /// sockets are spent: a list that was left before its end is not to be ended otherwise.
+    /// Forgets every connection that has one of the addresses at either end in either direction, also those that NAT redirected.
+    /// It stops when `go_on` says so, which is asked about every hundred connections. The kernel finds no connection by its
+    /// address, so all of them are gone through, once per family; ask for many addresses at once. The sockets are spent: a list
+    /// that was left before its end is not to be ended otherwise.
     ///
     /// # Errors
     /// `is_unsupported()` when the kernel tracks no connections.

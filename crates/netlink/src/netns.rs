@@ -139,8 +139,8 @@ impl Netns {
         .map_err(|cause| cause.during("work in network namespace", self.id))
     }
 
-    /// Does something short inside the namespace on this very thread (opens a socket that stays there, reads or writes a
-    /// setting) and comes back `home`, however it ends: a thread for it costs as much as several requests.
+    /// Does something short inside the namespace on this thread, and comes back `home`, however it ends: opens a socket that
+    /// stays there, or reads or writes a setting. A thread for it costs as much as several requests.
     ///
     /// # Errors
     /// When the namespace cannot be entered, and the work's own.

@@ -1,5 +1,5 @@
-//! The client of the OCI API, as far as VNICs need it: VNICs on instances, their addresses, subnets, shapes; the states of
-//! the plugins of the Oracle Cloud Agent; and the restart of an instance.
+//! The client of the OCI API, as far as VNICs need it: VNICs on instances, their addresses, subnets and shapes. It also reads the
+//! states of plugins of the Oracle Cloud Agent, and restarts instances.
 //!
 //! ```text
 //!   Cloud, CloudView (traits) ─▶ client ─▶ budget ─▶ auth ─▶ transport ─▶ iaas.<region>.<realm>

@@ -1,8 +1,8 @@
 //! `bundle`: the state of this node's network in a tar, for support. An entry that cannot be read is listed, and the others
 //! follow, so that the kernel's state and the files are there without an agent.
 //!
-//! A bundle has no secrets, because it has only these: the agent's answers, the kernel's network state, our state files by name,
-//! and the names, plugin types and keys of CNI configurations, never a value. Texts of other programs in these are redacted.
+//! A bundle has no secrets, because it has only the agent's answers, the kernel's network state and our state files by name. Of
+//! CNI configurations it has the names, plugin types and keys, never a value. Texts of other programs in these are redacted.
 //!
 //! ```text
 //!   agent: its answers ─────────────┐

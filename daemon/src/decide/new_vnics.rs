@@ -1,5 +1,5 @@
-//! VNICs that appear while the agent runs. A VnicAttachment may describe one, and the agent must not configure an Exclusive VNIC on
-//! the host before it knows: the controller attaches a VNIC first and writes its OCID into the object's status after that. Pure but
+//! VNICs that appear while the agent runs. A VnicAttachment may describe one, and the agent must not configure an Exclusive VNIC
+//! on the host before it knows. The controller attaches a VNIC first, and then writes its OCID into the object's status. Pure but
 //! for what was seen before; the time is a parameter.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Which routing table each VNIC has. The rules of running pods name the table, so a VNIC keeps its slot as long as it exists,
-//! and no other VNIC gets the slot while any route, rule or allocation refers to its table.
+//! Which routing table each VNIC has. The rules of running pods name the table, so a VNIC keeps its slot as long as it exists. No
+//! other VNIC gets the slot while any route, rule or allocation refers to its table.
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
-//! TLS of HTTPS probes. The certificate is not verified: a probe sends nothing secret, believes nothing that it reads, and asks
-//! whether packets pass; the image has no bundle of authorities, and services of a cluster have private ones. Nothing else may use
-//! this.
+//! TLS of HTTPS probes. The certificate is not verified. A probe sends nothing secret, trusts nothing that it reads, and tests
+//! whether packets pass. The image has no bundle of authorities, and services of a cluster have private ones. Nothing else may
+//! use this.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Only the link decides: namespace paths go stale. A pod with a link is never touched. An Exclusive VNIC's link has no end on
-//! the host as long as its pod lives; when that ends, a device comes back, and a VLAN link goes with it: of the latter the next
-//! pod that wants the VNIC finds out. What a DEL could not end is another stage's: `unreturned.rs`.
+//! the host as long as its pod lives. When the pod ends, a device comes back, and a VLAN link goes with the pod. The next pod
+//! that requests the VNIC finds that out. What a DEL could not end is another stage's: `unreturned.rs`.
 
 use std::collections::HashMap;
 use std::time::Instant;

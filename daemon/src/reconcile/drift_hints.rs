@@ -21,8 +21,8 @@ pub struct DriftHints {
     pub links: HashSet<IfName>,
 }
 
-/// The host ends of pods' links, by their indices: the event of an address does not name its link, and that of a link has only
-/// the new MTU, while the right one depends on how ADD was configured.
+/// The host ends of pods' links, by their indices. The event of an address does not name its link. That of a link has only the
+/// new MTU, while the right one depends on how ADD was configured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodLinks(HashMap<u32, (IfName, Mtu)>);
 

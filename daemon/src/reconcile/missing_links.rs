@@ -26,8 +26,8 @@ pub(super) struct Moment {
 }
 
 impl MissingLinks {
-    /// Drops the conditions that are not to be reported yet: those of VNICs that are no longer listed, and those within the
-    /// grace period, unless the agent has just started or only a preview was asked for.
+    /// Drops the conditions that are not to be reported yet. They concern VNICs that are no longer listed, and those within the
+    /// grace period, unless the agent has just started or only a preview was requested.
     pub(super) fn hold_back(
         &mut self,
         conditions: &mut Vec<Condition>,

@@ -45,8 +45,8 @@ struct Names {
     pod: String,
 }
 
-/// How long a transition must last until its Event is due, at most, before jitter of as much again: so that nodes with the same
-/// failure do not write together, and the transitions of a start or of a new VNIC are over.
+/// How long a transition must last before its Event is due, plus jitter of up to the same length. So nodes with the same failure
+/// do not write together, and the transitions of a start or of a new VNIC are over.
 const HOLD: Duration = Duration::from_secs(30);
 const PACE: Duration = Duration::from_secs(1);
 /// Between failures: all nodes of a cluster fail together when its API server does.

@@ -197,8 +197,8 @@ impl<W: InstanceKind> InstanceWatcher<W> {
 }
 
 impl<W: InstanceKind> InstanceObserver<W> {
-    /// The API server does not know the kind. Returns whether that is to be believed: objects that were seen do not go because
-    /// of a 404, which a proxy answers as well, and an API server whose kind is being created again.
+    /// The API server does not know the kind. Returns whether that answer is believed. Known objects do not go because of a 404:
+    /// a proxy answers that as well, and so does an API server whose CRD is being created again.
     fn lose_kind(&self, state: &mut WatchState<W::Value>) -> bool {
         let is_believed = state.known.value.as_ref().is_none_or(|value| *value == W::Value::default());
         if is_believed {

@@ -45,8 +45,8 @@ fn pod_leaves_nothing_after_its_vnic_link_was_renamed() {
     // DEL knows the link by its old name.
     pod.del(&node);
     wait_for("nothing to be left", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));
-    // Only the IPv6 one is sure to be left to the agent: the kernel drops those of IPv4 with the link's last IPv4 address, which a
-    // reconcile in the middle of the renaming takes away for a moment.
+    // Only the IPv6 one is sure to be left to the agent. The kernel drops those of IPv4 with the link's last IPv4 address, which
+    // a reconcile in the middle of the renaming removes for a moment.
     for address in pod.addresses().iter().filter(|address| address.is_ipv6()) {
         agent.wait_said("host.repaired", &format!("neigh del proxy {address} dev storage0 (of no pod)"));
     }

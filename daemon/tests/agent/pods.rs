@@ -162,8 +162,8 @@ fn pods_that_come_and_go_cause_no_reconcile() {
         let pod = Pod::add(&node, &format!("c{number}"));
         let begun = Instant::now();
         pod.del(&node);
-        // As long as a sign is left alone. On a busy machine a DEL may take that, and is then taken for what it seems to be; so is
-        // one of which the agent read the half before it had to wait for a processor.
+        // As long as a sign is left alone. On a busy machine a DEL may take that long, and is then treated as what it seems to
+        // be. The same holds for a DEL of which the agent read one half before it had to wait for a processor.
         let took = begun.elapsed() + kept_waiting(agent.id()).saturating_sub(waited);
         slow += u32::from(took > Duration::from_millis(90));
     }

@@ -1,5 +1,5 @@
-//! Lists of the metadata service that lack something for longer than the grace, or have it in another order: the network of
-//! pods stays, also when the agent starts meanwhile, because the one before it saw a complete list.
+//! Lists of the metadata service that lack something for longer than the grace, or have another order. The network of pods stays,
+//! also when the agent starts meanwhile, because the agent before it saw a complete list.
 
 use serde_json::{Value, json};
 use vcn::Family;

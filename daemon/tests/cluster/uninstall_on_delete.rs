@@ -1,5 +1,5 @@
-//! SIGTERM in a cluster: everything stays unless the agent's own DaemonSet is gone and no pod uses our network; then the
-//! node is what it was before the agent came, as far as the agent's container can do it.
+//! SIGTERM in a cluster: everything stays unless the agent's own DaemonSet is gone and no pod uses our network. Then the node
+//! becomes what it was before the agent came, as far as the agent's container permits.
 
 use std::cell::RefCell;
 use std::fs::{self, File};

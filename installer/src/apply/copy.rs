@@ -99,7 +99,7 @@ fn copy_of(files: &[ConfFile], ours: &Answer) -> Result<Value, String> {
 }
 
 /// A configuration as a list, also one of a single plugin. Plugins in the folder of its network are added to the copy as well,
-/// because it has the same name; where there are no others, they are listed, because our plugin comes after them.
+/// because it has the same name. If there are no others, they are listed, because our plugin comes after them.
 fn as_list(source: &ConfFile) -> Option<Map<String, Value>> {
     let mut plugin = source.document.as_object()?.clone();
     if source.name.ends_with(".conflist") {

@@ -31,8 +31,8 @@ pub enum OwnDaemonSet {
 
 /// Reads the state of a DaemonSet of this pod's namespace. The error is the reason why it is unknown.
 ///
-/// An invalid token is a doubt, although istio-cni takes it for the end of its service account: a token also ends with its pod's
-/// object, which a forced deletion removes at once while the DaemonSet creates the next pod.
+/// An invalid token is a doubt, although istio-cni takes it for the end of its service account. A token also ends with its pod's
+/// object. A forced deletion removes that object at once, while the DaemonSet creates the next pod.
 pub async fn own_daemon_set(name: &str) -> Result<OwnDaemonSet, String> {
     let mut others = None;
     let read = async {

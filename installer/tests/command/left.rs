@@ -1,5 +1,5 @@
-//! Our configuration on a node that gets another pod network, or that came with an image: it goes when that is sure to help,
-//! and until then the report says what it waits for.
+//! Our configuration on a node that gets another pod network, or that came with an image. It goes when that is sure to help.
+//! Until then the report says what it waits for.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,7 +1,7 @@
 //! CHECK: the plan from what is observed to what is desired must be empty; a plan that is not is the answer.
 //!
-//! Desired is what ADD made, as far as the chain's last result still says so (a later plugin may have changed the pod's
-//! Ethernet address or its routes), and what that depends on: the VNIC's link and table, the rule that leads to pods, the
+//! Desired is what ADD made, as far as the chain's last result still says so: a later plugin may have changed the pod's Ethernet
+//! address or its routes. Also desired is what that depends on: the VNIC's link and table, the rule that leads to pods, and the
 //! host's settings. If all of it is there, the kernel is asked last whether packets take that way.
 
 use std::net::IpAddr;
@@ -104,9 +104,9 @@ fn misleading(
     }))
 }
 
-/// Later plugins of the chain may have changed what is in the pod: its link's Ethernet address, its MTU, its default route.
-/// The chain's result says so then, but for an MTU in versions that know none: there `found`, which the pod's end has, is of those plugins
-/// where it is lower, as `tuning` makes it. A higher one would lose packets.
+/// Later plugins of the chain may have changed what is in the pod: its link's Ethernet address, its MTU, its default route. The
+/// chain's result then says so, except for an MTU in versions that know none. In these versions, `found`, which the pod's end
+/// has, is of those plugins if it is lower, as `tuning` makes it. A higher one would lose packets.
 fn as_answered(
     mut desired: Vec<(Place, Object)>,
     answered: &Success,

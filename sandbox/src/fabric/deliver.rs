@@ -82,8 +82,8 @@ impl Fabric {
         self.hand_over(now, port, destination, out)
     }
 
-    /// The ARP or NDP question for an address of the VNIC at a port, sent to the VNIC's MAC: the fabric knows it, and
-    /// Linux answers broadcast questions for the addresses it is a proxy for (pods) after up to 0.8 s at random only.
+    /// The ARP or NDP question for an address of the VNIC at a port, sent to the VNIC's MAC, which the fabric knows. Linux
+    /// answers broadcast questions for addresses that it is a proxy for (pods) only after a random time of up to 0.8 s.
     pub(super) fn question(&self, port: Port, address: IpAddr) -> Option<Outgoing> {
         let vnic = self.vnics.get(&port)?;
         let subnet = &vnic.subnet;

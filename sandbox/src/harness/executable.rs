@@ -1,6 +1,6 @@
-//! Programs that a test writes and starts at once. The kernel starts no file that is open for writing (ETXTBSY), and a forked
-//! child has all descriptors of its parent until it execs: in a process that starts programs on many threads, a file that
-//! one of them has just written and closed may still be open in a child. So another process writes them, which forks nothing.
+//! Programs that a test writes and starts at once. The kernel does not start a file that is open for writing (ETXTBSY), and a
+//! forked child has all descriptors of its parent until it execs. If a process starts programs on many threads, a child may still
+//! hold a file open that a thread has just written and closed. So another process writes them, which forks nothing.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -53,8 +53,8 @@ pub fn before_next_look(begun: Instant) -> Duration {
     (begun.elapsed() / 16).clamp(Duration::from_millis(5), Duration::from_millis(200))
 }
 
-/// Whether `target` comes to answer. A link that was just raised drops what it is given until the kernel's own thread has
-/// attached its queue, and an answer that a host gives for a pod may come late: both are longer on a busy machine.
+/// Whether `target` comes to answer. A link that was just raised drops packets until the kernel's own thread has attached its
+/// queue. An answer that a host gives for a pod may come late. Both take longer on a busy machine.
 pub fn reaches(netns: &Netns, target: &str) -> bool {
     within(PATIENCE, || pings(netns, target))
 }

@@ -36,8 +36,8 @@ impl Listen {
     }
 }
 
-/// Below those that the kernel gives to connections (32768 and more): a server that is stopped and started again finds its
-/// port free, and between the choice and the start no other process gets it by chance.
+/// Below those that the kernel gives to connections (32768 and more). So a server that is stopped and started again finds its
+/// port free, and no other process gets the port between choice and start.
 const PORTS: Range<u16> = 10_000..30_000;
 
 /// A free port that this process has not given out yet. Others begin elsewhere.

@@ -43,8 +43,8 @@ pub(crate) async fn move_on(client: &Client) -> Result<()> {
 /// The user whose one request, which never ends, takes the only seat.
 pub(crate) const OCCUPIER: &str = "kube-harness-occupier";
 
-/// As long as this lives, every request of a user is refused with 429: its priority level has no queue and no seats, and
-/// the one request that such a level lets through is the test's.
+/// As long as this lives, every request of a user is refused with 429. Its priority level has no queue and no seats, and the test
+/// itself uses the one request that such a level lets through.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     occupation: JoinHandle<()>,

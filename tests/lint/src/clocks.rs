@@ -1,5 +1,5 @@
-//! A paused tokio clock advances while the kernel carries bytes, so a deadline passes by chance: a test with such a clock
-//! opens no socket, neither itself nor through the functions that it calls.
+//! A paused tokio clock advances while the kernel carries bytes, so a deadline passes by chance. A test with such a clock opens
+//! no socket, neither itself nor through the functions that it calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -36,9 +36,9 @@ pub fn check_without(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(found)
 }
 
-/// The names of all crates that end up in `package`, its features resolved as if it were built alone (in a build of the
-/// whole workspace the features of other packages would leak in), for this machine or for a target. Test and build dependencies do
-/// not count.
+/// The names of all crates that end up in `package`, for this machine or for a target. Its features are resolved as if it were
+/// built alone, because in a build of the whole workspace the features of other packages would leak in. Test and build
+/// dependencies do not count.
 ///
 /// # Errors
 /// When cargo fails.

@@ -1,5 +1,5 @@
-//! `kubectl oke-node` runs on an operator's machine, which may have another system than a node: it links nothing that is for
-//! Linux only, and the crates that it shares with agent and controller have such code behind `cfg`.
+//! `kubectl oke-node` runs on an operator's machine, which may have another system than a node. So it links nothing for Linux
+//! only, and the crates that it shares with agent and controller have such code behind `cfg`.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -81,9 +81,9 @@ impl Dice {
         (self.0 >> 32) % sides
     }
 
-    /// Waits for up to two periods of a slow timer. A DEL ends with a timer interrupt (the kernel waits for all
-    /// processors before it frees a link), so whatever comes next would start at the same point of the timer's period in
-    /// every round, each contender at its own, and would be blamed or praised for it.
+    /// Waits for up to two periods of a slow timer. A DEL ends with a timer interrupt, because the kernel waits for all
+    /// processors before it frees a link. So whatever comes next would start at the same point of the timer's period in every
+    /// round, each contender at its own. The measurement would depend on that point.
     fn wait(&mut self) {
         std::thread::sleep(Duration::from_micros(self.roll(8_000)));
     }

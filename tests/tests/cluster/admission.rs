@@ -1,5 +1,5 @@
-//! manifests/base/admission.yaml on a real API server: who may ask for VNICs by a Node's annotation, and what an agent cannot
-//! write whatever it was granted, tried with the tokens and certificates of those it keeps out.
+//! manifests/base/admission.yaml on a real API server: who may request VNICs with a Node's annotation, and what an agent cannot
+//! write, whatever it was granted. The tests use the tokens and certificates of those it keeps out.
 
 mod controller;
 mod cordon;

@@ -1,5 +1,5 @@
-//! Tests that start a real Kubernetes API server: the manifests, admission, VNICs on request and network tests from end to
-//! end, the demo, `kubectl oke-node`, the harness itself; and tests of programs that need Go to build.
+//! Tests that start a real Kubernetes API server: the manifests, admission, VNICs on request and network tests from end to end,
+//! the demo, `kubectl oke-node`, and the harness itself. Tests of programs that need Go to build are here, too.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::panic, reason = "likewise")]

@@ -1,5 +1,5 @@
-//! What is asked of a node's own address and answered by a pod leaves by the VNIC it came in by: proved by packets, with
-//! the real agent and plugin, in a fabric that drops what a VNIC sends in another's name.
+//! What is requested at a node's own address and answered by a pod leaves through the VNIC it came in by. Packets prove that,
+//! with the real agent and plugin, in a fabric that drops what a VNIC sends in another's name.
 
 mod host_ports;
 mod ipvs;

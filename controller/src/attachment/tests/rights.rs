@@ -8,8 +8,9 @@ use vcn::Family;
 use super::scene::Scene;
 
 const PAGE: &str = include_str!("../../../../docs/iam.md");
-/// No condition names these. Without shapes, OCI's own refusal shows that an instance is full; lists also show the end of a
-/// detach; single requests replace bulk requests; the fleet asks about the plugins of nodes; NodeTasks name the restart of an instance.
+/// No condition names these. Without shapes, OCI's own refusal shows that an instance is full. Lists also show the end of a
+/// detach. Single requests replace bulk requests. The fleet asks about the plugins of nodes, and NodeTasks name the restart of an
+/// instance.
 const UNNAMED_OPERATIONS: [&str; 8] = [
     "BulkCreateIpv6s",
     "BulkCreatePrivateIps",

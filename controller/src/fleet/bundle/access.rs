@@ -1,6 +1,6 @@
-//! Who gets a bundle. Every process of the leader's host can reach the view, so a bundle needs a token. It is one of a
-//! ServiceAccount without rights, for an audience that the API server does not have: a program that sees the token can read a bundle
-//! for ten minutes, and do nothing else. RBAC decides who may create it.
+//! Who gets a bundle. Every process of the leader's host can reach the view, so a bundle needs a token. It is a token of a
+//! ServiceAccount without rights, for an audience that the API server does not have. A program that sees the token can read a
+//! bundle for ten minutes, and do nothing else. RBAC decides who may create it.
 
 use std::time::Duration;
 

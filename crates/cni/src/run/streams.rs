@@ -3,8 +3,8 @@
 use std::fs::OpenOptions;
 use std::os::fd::IntoRawFd;
 
-/// A runtime that closed a stream must not make a state file take its number, or the answer would be written into it; and
-/// one that hangs up must not kill an ADD half-way.
+/// If a runtime closed a stream, a state file must not take its number, or the answer would be written into the file. A runtime
+/// that hangs up must not kill an ADD half-way.
 #[expect(unsafe_code, reason = "descriptors that may be closed, and signal dispositions, are for libc only")]
 pub(crate) fn secure() {
     for stream in 0..=2 {

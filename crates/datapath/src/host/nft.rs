@@ -150,10 +150,9 @@ fn remember_way_in(link: &IfName, mark: Mark) -> Rule {
 /// Packets of connections of this mark get it too, for the rule that routes by it. After addresses are translated:
 /// what is on its way to a Service's address is not looked at, for it has none of our marks.
 ///
-/// Answers alone. What is asked by a secondary VNIC may have to go to where the VNIC's table does not lead (a
-/// container's bridge). By the primary VNIC both are marked: what asks is routed by the main table anyway, and
-/// who checks with the mark whether the way back is by the same link (firewalld's IPv6_rpfilter,
-/// src_valid_mark) finds that it is.
+/// Answers alone. What is asked by a secondary VNIC may have to go to where the VNIC's table does not lead (a container's
+/// bridge). Through the primary VNIC, requests and answers are marked. The main table routes the requests anyway. Programs that
+/// check with the mark whether the way back is through the same link find that it is (firewalld's IPv6_rpfilter, src_valid_mark).
 fn mark_packets(mark: Mark) -> Rule {
     let marks = [Expression::CtMark(mark), Expression::SetMark(mark)];
     if mark == PRIMARY_MARK {

@@ -77,10 +77,10 @@ impl Store {
         Ok(aside)
     }
 
-    /// Removes the record of an attachment whose network is gone, when the index cannot be read or written. The addresses it `had`
-    /// stay held until [`Self::reconcile_with_kernel`] or a rebuilt index starts their cooldown. Returns whether that is certain, and
-    /// changes nothing otherwise: a sound index must still hold all of them; a damaged one hands out nothing, and a rebuilt one
-    /// starts the cooldown of every unlisted address. A lost index makes it uncertain.
+    /// Removes the record of an attachment whose network is gone, when the index cannot be read or written. The addresses it
+    /// `had` stay held until [`Self::reconcile_with_kernel`] or a rebuilt index starts their cooldown. Returns whether that is
+    /// certain, and changes nothing otherwise. A sound index must still hold all of them. A damaged index hands out nothing, and
+    /// a rebuilt one starts the cooldown of every unlisted address. A lost index makes it uncertain.
     ///
     /// # Errors
     /// As [`Self::read`]; those of the record and of the lock.

@@ -1,5 +1,5 @@
-//! Addresses and routes of a link as the kernel listed them, byte for byte, so that they can be added again as they were: what
-//! the typed descriptions leave out (lifetimes, labels, several next hops, metrics) is kept. `ip addr save` works likewise.
+//! Addresses and routes of a link as the kernel listed them, byte for byte, so that they can be added again unchanged. This keeps
+//! what the typed descriptions leave out: lifetimes, labels, several next hops, metrics. `ip addr save` works likewise.
 
 use std::net::IpAddr;
 

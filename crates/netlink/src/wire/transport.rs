@@ -28,8 +28,8 @@ const DUMP_ATTEMPTS: u32 = 6;
 /// The first backoff between two attempts; it doubles, with as much again at random so that listers do not run in step.
 const DUMP_PAUSE: Duration = Duration::from_millis(1);
 
-/// The kernel fills at most 32 KiB of a list at a time; a single answer (a link with many virtual functions) may be
-/// longer, and a pod may give a link alternative names of 64 KiB. Pages that are never written cost nothing, but 128 KiB would be
+/// The kernel fills at most 32 KiB of a list at a time. A single answer may be longer, such as that of a link with many virtual
+/// functions. A pod may give a link alternative names of 64 KiB. Pages that are never written cost nothing, but 128 KiB would be
 /// mapped and unmapped once per socket by the C library of plugins.
 const OBJECTS_ROOM: usize = 96 * 1024;
 

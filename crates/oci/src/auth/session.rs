@@ -6,8 +6,8 @@
 //!      │                        │ fetches the next                 │
 //! ```
 //!
-//! Credentials that are refused (401) are replaced at once, since a service may have lost them; if the new ones are refused
-//! as well, with backoff: a wrong clock spoils every token, and each costs a key and requests to two services.
+//! Credentials that are refused (401) are replaced at once, since a service may have lost them. If the new ones are refused as
+//! well, a backoff follows: a wrong clock spoils every token, and each token costs a key and requests to two services.
 //!
 //! The key for the next session is generated in advance, on another thread: 100 ms of work that no request waits for.
 

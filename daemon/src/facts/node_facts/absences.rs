@@ -1,5 +1,5 @@
-//! Things that the last list of VNICs lacks and that are kept nevertheless: for a grace period, because a list may be
-//! incomplete for a moment, or for longer, because something else shows that they are still there.
+//! Things that the last list of VNICs lacks and that are kept nevertheless. A grace period bridges lists that are incomplete for
+//! a moment. Things stay longer if something else shows that they are still there.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

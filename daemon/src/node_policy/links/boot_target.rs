@@ -1,8 +1,8 @@
 //! Which iSCSI targets the node boots from: a link that leads to one is never changed, because the root disk would go with it.
 //!
-//! Three signs, each enough: the session below a disk of the agent's host folders, the address that OCI's boot volumes have, and
-//! the firmware's table (iBFT), which container runtimes hide unless it is granted. Sessions of other volumes do not count: their
-//! loss stops no node, and a CSI driver opens some at any time.
+//! Each of three signs is enough. They are the session below a disk of the agent's host folders, the address that OCI's boot
+//! volumes have, and the firmware's table (iBFT). Container runtimes hide that table unless it is granted. Sessions of other
+//! volumes do not count: their loss stops no node, and a CSI driver opens some at any time.
 
 use std::fs;
 use std::net::IpAddr;

@@ -7,8 +7,8 @@ use crate::sources::backoff::{UNSETTLED, chance, jittered};
 /// How often it asks soon while something is missing, for some five minutes; on a Flannel node nothing will come.
 const MAX_FAST_REQUESTS: u32 = 30;
 
-/// How often it asks soon after a link came or went: a hot-plugged VNIC and its addresses are published some seconds before or
-/// after its link appears, by services that do not know of each other.
+/// How often it asks soon after a link came or went. A hot-plugged VNIC and its addresses are published some seconds before or
+/// after its link appears, by independent services.
 const EAGER: u32 = 6;
 
 /// When to ask again.

@@ -1,6 +1,6 @@
-//! What becomes of our configuration is in `golden/conflist`: a folder is a case, named by a sentence, with the file on disk, the
-//! record (`null`: none), the plugins' answers, and what a reconcile does. `UPDATE_GOLDEN=1` writes that. Others are about the
-//! configurations before our configuration.
+//! What becomes of our configuration is in `golden/conflist`. A folder is a case, named by a sentence. It has the file on disk,
+//! the record (`null`: none), the plugins' answers, and what a reconcile does. `UPDATE_GOLDEN=1` writes that. Others are about
+//! the configurations before our configuration.
 
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};

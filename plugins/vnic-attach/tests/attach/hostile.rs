@@ -1,5 +1,5 @@
-//! A pod with `NET_ADMIN` does what it can with the link of a VNIC that it has for itself: the VNIC's link, and no other, comes back as
-//! it was, DEL succeeds, and a VNIC whose link is elsewhere is given to no pod.
+//! A pod with `NET_ADMIN` does what it can with the link of a VNIC that it has for itself. The VNIC's link, and no other, comes
+//! back unchanged, and DEL succeeds. A VNIC whose link is elsewhere is given to no pod.
 
 use host_harness::{Families, PATIENCE, json_of, name, path_of, reaches_from, sh, within};
 use netlink::Netns;

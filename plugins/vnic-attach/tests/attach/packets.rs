@@ -4,8 +4,8 @@ use host_harness::{Families, reaches_from, sh};
 
 use crate::world::{HOST, Machine, OUTSIDE, Vnic, World, addresses, exclusive, shared};
 
-/// The pod has an interface on each of the VNICs: each router and what is behind it reach the addresses of its VNIC, and the
-/// host reaches the pod's own, also from an address of a VNIC's subnet. The other way round as well.
+/// The pod has an interface on each of the VNICs. Each router and what is behind it reach the addresses of its VNIC. The host
+/// reaches the pod's own address, also from an address of a VNIC's subnet. The other way round as well.
 fn each_answers_on_its_own(machine: Machine, vnics: &[Vnic]) {
     let world = World::new(machine, vnics);
     let before = world.snapshot();

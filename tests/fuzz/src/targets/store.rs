@@ -1,5 +1,5 @@
-//! The store with its whole folder. A file of another program, a damaged one, one of a later version: it is refused by
-//! name and left alone, or set aside; and what is understood never gives an address to two pods.
+//! The store with its whole folder. A file of another program, a damaged one, or one of a later version is refused by name and
+//! left alone, or set aside. What is understood never gives an address to two pods.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! A bare metal node whose VNIC the agent took for the host's, before OKE's own CNI had named it for its pods: what the agent
-//! made there goes, but for the VLAN link, which may carry pods' interfaces that the host cannot see.
+//! A bare metal node whose VNIC the agent took for the host's, before OKE's own CNI had named it for its pods. What the agent
+//! made there goes, except the VLAN link, which may carry pods' interfaces that the host cannot see.
 
 use std::process::Command;
 

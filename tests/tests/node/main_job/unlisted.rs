@@ -1,5 +1,5 @@
-//! A VNIC of bare metal that the metadata service does not list, although the NativePodNetwork names it: new pods get its
-//! addresses only while the node has no other VNIC for pods, because it may be detached while its link stays.
+//! A VNIC of bare metal that the metadata service does not list, although the NativePodNetwork names it. New pods get its
+//! addresses only while the node has no other VNIC for pods, because the VNIC may be detached while its link stays.
 
 use sandbox::{Agent, Attachment, MetadataFault, Node, NpnShape, VnicSpec};
 use vcn::MachineKind;

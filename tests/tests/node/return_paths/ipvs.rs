@@ -56,9 +56,9 @@ pub(super) fn reset(world: &World) {
     world.on_node("ipvsadm", &["--clear"], "");
 }
 
-/// Waits until what was asked before has ended: the kernel forgets a connection in IPVS first and in conntrack afterwards, and a
-/// packet of a pod's that comes in between is marked and not translated. It would leave by the VNIC that was asked, in the pod's
-/// name, and the fabric drops that.
+/// Waits until earlier connections have ended. The kernel forgets a connection in IPVS first and in conntrack afterwards. A pod's
+/// packet that comes in between is marked and not translated. It would leave by the VNIC that was asked, in the pod's name, and
+/// the fabric drops that.
 pub(super) fn wait_until_nothing_is_open(pods: [&Server; 3]) {
     for pod in pods {
         wait_for(&format!("nothing of {} is open", pod.label), || nothing_is_open(pod));

@@ -82,8 +82,8 @@ fn node_port_reply_keeps_its_path_on_bare_metal() {
     node_port_answers_at_the_same_vnic(Mode::Nftables, &World::start_as(MachineKind::BareMetal));
 }
 
-/// kube-proxy takes an endpoint from its Service, not from its connections; and what conntrack forgets, it forgets whole: the
-/// mark with the translation, so that nothing leaves by the VNIC that was asked in the pod's name.
+/// kube-proxy removes an endpoint from its Service, not from its connections. conntrack forgets a connection whole, the mark with
+/// the translation. So nothing leaves through the requested VNIC in the pod's name.
 fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(mode: Mode) {
     let world = World::start();
     let [one, two] = world.servers();

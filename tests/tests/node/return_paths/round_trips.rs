@@ -1,5 +1,5 @@
-//! A packet to an unassigned address is not sent round, nor out by the primary VNIC: the router brings a packet to the VNIC whose address it is for, and the node would give it
-//! back to the router by the rule from who sent it, until its hop limit ends.
+//! A packet to an unassigned address does not loop, and does not leave through the primary VNIC. The router brings a packet to
+//! the VNIC whose address it is for. By the rule of its sender, the node would return it to the router until its hop limit ends.
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};

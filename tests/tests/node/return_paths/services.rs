@@ -1,5 +1,5 @@
-//! The VCN's resolver, time server and metadata service answer on the primary VNIC only, at an IPv4 and an IPv6 address: pods
-//! of secondary VNICs reach them by it, in its name, whatever family they have.
+//! The VCN's resolver, time server and metadata service answer on the primary VNIC only, at an IPv4 and an IPv6 address. Pods of
+//! secondary VNICs reach them through it, in its name, whatever family they have.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -124,8 +124,8 @@ fn publish_by_ipvs(world: &World, family: Family, to: SocketAddr) {
     world.on_node("nft", &["-f", "-"], &masquerade);
 }
 
-/// A Service's endpoint may be any address that the API server takes, of IPv6 the metadata service's, too: a user who writes
-/// endpoints would have the instance's credentials from outside, where pods may ask for them or not.
+/// A Service's endpoint may be any address that the API server accepts, also the metadata service's IPv6 address. A user who
+/// writes endpoints would get the instance's credentials from outside, whether pods may request them or not.
 fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
     world: &World,
     publish: impl Fn(&World, Family, SocketAddr),

@@ -197,8 +197,8 @@ fn pod_cannot_send_spoofed_ipv6_when_no_vnic_has_ipv6() {
     assert!(is_reached_by_ipv6_that_nobody_gave("allow"));
 }
 
-/// Every way in which a pod answers or asks in its own name, with the check on: node ports on both VNICs, a Service that
-/// leads back to the pod that asks (the answer comes in its own name), the VCN's services.
+/// Every way in which a pod answers or requests in its own name, with the check on: node ports on both VNICs, and the VCN's
+/// services. A Service that leads back to the requesting pod counts, too: its answer comes in the pod's own name.
 #[test]
 fn pods_that_speak_in_their_own_name_are_heard_everywhere() {
     let (world, [one, two], _setting) = world("deny");

@@ -22,8 +22,9 @@ pub fn used_names(places: &mut Places) -> Result<Vec<IfName>, Error> {
     Ok(links.into_iter().map(|link| link.name).collect())
 }
 
-/// Destinations of an extra interface's routes that are another interface's in the main table: by a route to the same, or
-/// because an address of that interface is in it, whose neighbours would then be reached from the wrong one.
+/// Destinations of an extra interface's routes that belong to another interface in the main table. Either that table has a route
+/// to the same destination, or an address of the other interface is in it. Then the neighbors of that address would be reached
+/// through the wrong interface.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
@@ -40,8 +41,8 @@ pub fn taken_routes(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<I
     Ok(taken)
 }
 
-/// What makes the pod's own addresses answer by their own interfaces, whatever an extra interface adds to the main table:
-/// a rule for each, to a copy of the routes that their interfaces have there. Nothing of it is taken away again.
+/// What makes the pod's own addresses answer through their own interfaces, whatever an extra interface adds to the main table.
+/// Each address gets a rule, to a copy of the routes that its interface has there. Nothing of it is taken away again.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.

@@ -1,5 +1,5 @@
-//! What a pod sent and the VCN brings back is dropped only where it would go round: not on its way to this host (a load balancer
-//! that keeps sources chose this node's NodePort), to a pod here, or to where the node sends it on for others.
+//! What a pod sent and the VCN brings back is dropped only where it would loop. It is not dropped on its way to this host (a load
+//! balancer that keeps sources chose this node's NodePort) or to a pod here. Nor is it where the node forwards it for others.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -47,9 +47,9 @@ pub enum LinkKind<'a> {
     Bridge,
 }
 
-/// The other end of a veth pair. Always born down: the kernel refuses to raise it before the pair is made. The name of the
-/// link itself is looked for in the *socket's* namespace before it is made elsewhere (by older kernels), so the end that
-/// is to be up, or to have a common name, is best made there, and the peer in the other one.
+/// The other end of a veth pair. Always born down: the kernel refuses to raise it before the pair is made. Older kernels look for
+/// the name of the link itself in the *socket's* namespace before they make the link elsewhere. So make the end that is to be up,
+/// or to have a common name, in that namespace, and the peer in the other one.
 #[derive(Clone, Debug)]
 pub struct Peer<'a> {
     /// The name of the other end.
@@ -116,8 +116,8 @@ fn end(name: &IfName, mac: Option<MacAddr>, mtu: Option<Mtu>, netns: Option<Borr
     message
 }
 
-/// By default a veth end gets a queue per possible processor and gives all but one back, waiting for every processor
-/// once per end: a third of the time it takes to make the pair, and much memory on large machines.
+/// By default a veth end gets a queue per possible processor and gives all but one back. It waits for every processor once per
+/// end. That takes a third of the time to make the pair, and much memory on large machines.
 fn one_queue(message: &mut LinkMessage) {
     message.attributes.push(LinkAttribute::NumTxQueues(1));
     message.attributes.push(LinkAttribute::NumRxQueues(1));

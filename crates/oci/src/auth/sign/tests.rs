@@ -1,7 +1,7 @@
 //! The test values that Oracle publishes with the description of its signatures.
 //!
-//! Their key has 1024 bits, too few for us to sign with; a signature of this kind is the same every time, so that the
-//! published one fits what we would sign proves as much.
+//! Their key has 1024 bits, too few for us to sign with. But a signature of this kind is the same every time. If the published
+//! signature fits the text that we would sign, that proves as much.
 
 use aws_lc_rs::signature::{RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, UnparsedPublicKey};
 

@@ -14,8 +14,8 @@ use vcn::{Family, TableId};
 use crate::node::{Node, Pod};
 
 const IMPOSTOR: &str = "fe80::bad";
-/// As far as the host's own kind of router says it: type, code, checksum (the kernel's), hop limit, flags, a lifetime of 1800 s,
-/// reachable and retransmission times; and 2001:db8:666::/64 as a prefix to take an address from.
+/// The same as the host's own kind of router sends: type, code, checksum (the kernel's), hop limit, flags, a lifetime of 1800 s,
+/// reachable and retransmission times. It has 2001:db8:666::/64 as a prefix to take an address from.
 const ADVERTISEMENT: [u8; 48] = [
     134, 0, 0, 0, 64, 0x08, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 64, 0xc0, 0, 1, 0x51, 0x80, 0, 0, 0x38, 0x40, 0,
     0, 0, 0, 0x20, 0x01, 0x0d, 0xb8, 0x06, 0x66, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,

@@ -1,5 +1,5 @@
-//! Verbs that cross each other, or come late, by a delay put into a system call of the real binary: a pod that gets an address
-//! is not harmed by what its last owner's verbs still do.
+//! CNI operations that cross each other, or come late, through a delay put into a system call of the real binary. A pod that gets
+//! an address is not harmed by operations of its last owner.
 
 use std::fs;
 use std::path::Path;
