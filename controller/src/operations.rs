@@ -3,8 +3,10 @@
 
 mod growths;
 mod pod_state;
+mod requests;
 mod template;
 
-pub(crate) use growths::{Growth, GrowthKey, PolicyGrowths};
+pub(crate) use growths::{Growth, GrowthKey, GrowthTask, PolicyGrowths};
 pub(crate) use pod_state::PodState;
+pub(crate) use requests::{create_pod, delete_pod, pods};
 pub(crate) use template::{NAMESPACE, OperationPod, PodPurpose};

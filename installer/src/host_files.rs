@@ -34,7 +34,7 @@ const COPIES_MODE: u32 = 0o700;
 pub struct Host {
     root: PathBuf,
     data: PathBuf,
-    owner: u32,
+    owner: (u32, u32),
 }
 
 /// Copies of files.
@@ -57,9 +57,13 @@ impl Copies {
 
 impl Host {
     /// The host below `root`; `data` is the folder of records and copies, which has the same path for the host. Files belong to this
-    /// process's user, which is root.
+    /// process's user and group, which are root.
     pub fn new(root: &Path, data: &Path) -> Self {
-        Self { root: root.to_owned(), data: data.to_owned(), owner: nix::unistd::geteuid().as_raw() }
+        Self {
+            root: root.to_owned(),
+            data: data.to_owned(),
+            owner: (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw()),
+        }
     }
 
     /// A file in the folder of records.
@@ -135,6 +139,14 @@ impl Host {
         write(&self.copy(copies, path), &content, state.mode)
     }
 
+    /// Removes a file in the folder of records, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn clear(&self, name: &str) -> io::Result<()> {
+        remove(&self.data(name))
+    }
+
     /// Whether there is a copy of a file.
     pub fn has_copy(&self, path: &str, copies: Copies) -> bool {
         self.copy(copies, path).exists()
@@ -173,12 +185,15 @@ impl Host {
         file.commit()
     }
 
-    /// Writes the copy of a file back, with its mode.
+    /// Writes the copy of a file back, with its mode. It must be the copy that the record describes.
     ///
     /// # Errors
-    /// When there is no copy, or the file cannot be written.
-    pub fn put_back(&self, path: &str, copies: Copies) -> io::Result<()> {
+    /// When there is no such copy, or the file cannot be written.
+    pub fn put_back(&self, path: &str, copies: Copies, kept: &FileState) -> io::Result<()> {
         let (state, content) = read(&self.copy(copies, path), self.owner)?.ok_or(io::ErrorKind::NotFound)?;
+        if state != *kept {
+            return Err(io::Error::other(format!("its copy is {state}, and the record has {kept}")));
+        }
         self.write(path, &content, state.mode)
     }
 
@@ -204,22 +219,33 @@ impl Host {
         };
         match (found.as_ref() == before, found.as_ref() == written, before) {
             (true, ..) => Ok(true),
-            (false, true, Some(_)) => self.put_back(path, Copies::Pending).map(|()| true),
+            (false, true, Some(before)) => self.put_back(path, Copies::Pending, before).map(|()| true),
             (false, true, None) => self.remove(path).map(|()| true),
             (false, false, _) => Ok(false),
         }
     }
 
     fn read(&self, path: &str) -> io::Result<Option<(FileState, Vec<u8>)>> {
-        let target = self.at(path);
         // The container's own files must not be read or written through a link of the host.
-        match target.parent().map(fs::symlink_metadata) {
-            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Some(Ok(folder)) if !folder.is_dir() => return Err(io::Error::other("its folder is a link")),
-            Some(found) => found.map(drop)?,
-            None => return Err(io::ErrorKind::InvalidInput.into()),
+        match self.has_real_folders(path) {
+            Ok(true) => read(&self.at(path), self.owner),
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
         }
-        read(&target, self.owner)
+    }
+
+    /// Whether all folders above a path are there. It is an error if one is a link.
+    fn has_real_folders(&self, path: &str) -> io::Result<bool> {
+        let target = self.at(path);
+        for folder in target.ancestors().skip(1).take_while(|folder| *folder != self.root) {
+            match fs::symlink_metadata(folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(error) => return Err(error),
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => return Err(io::Error::other("its folder is a link")),
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -229,8 +255,9 @@ fn refuse_outside(path: &str) -> io::Result<()> {
     locate(path).map(drop).map_err(refused)
 }
 
-/// Reads a file of this owner and no other name; nothing if there is none.
-fn read(path: &Path, owner: u32) -> io::Result<Option<(FileState, Vec<u8>)>> {
+/// Reads a file of this owner and group, and no other name; nothing if there is none. What the record does not describe would be lost when
+/// the file is written back.
+fn read(path: &Path, owner: (u32, u32)) -> io::Result<Option<(FileState, Vec<u8>)>> {
     let opened = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -244,8 +271,8 @@ fn read(path: &Path, owner: u32) -> io::Result<Option<(FileState, Vec<u8>)>> {
     if !found.is_file() {
         return refused("it is not a regular file");
     }
-    if found.uid() != owner || found.nlink() != 1 {
-        return refused("it does not belong to root, or has a second name");
+    if (found.uid(), found.gid()) != owner || found.nlink() != 1 {
+        return refused("it does not belong to root and its group, or has a second name");
     }
     if found.len() > KEPT_MAX {
         return refused("it has more than 1 MiB");
@@ -310,7 +337,7 @@ mod tests {
         host.keep(PATH, Copies::Originals).unwrap();
         host.write(PATH, b"new\n", 0o644).unwrap();
         assert_eq!(host.observe(PATH), ObservedFile::Present(FileState::of(b"new\n", 0o644)));
-        host.put_back(PATH, Copies::Originals).unwrap();
+        host.put_back(PATH, Copies::Originals, &FileState::of(b"old\n", 0o600)).unwrap();
         assert_eq!(host.observe(PATH), ObservedFile::Present(FileState::of(b"old\n", 0o600)));
         host.remove(PATH).unwrap();
         host.remove(PATH).unwrap();
@@ -342,6 +369,30 @@ mod tests {
         assert!(matches!(host.observe(PATH), ObservedFile::Unusable(_)));
         fs::create_dir(folder.path().join("elsewhere")).unwrap();
         symlink(folder.path().join("elsewhere"), host.at("/etc/linked.d")).unwrap();
-        assert!(matches!(host.observe("/etc/linked.d/x.conf"), ObservedFile::Unusable(_)));
+        for path in ["/etc/linked.d/x.conf", "/etc/linked.d/conf.d/x.conf"] {
+            fs::create_dir_all(folder.path().join("elsewhere/conf.d")).unwrap();
+            assert!(matches!(host.observe(path), ObservedFile::Unusable(why) if why.contains("link")), "{path}");
+        }
+    }
+
+    #[test]
+    fn copy_that_is_not_the_recorded_one_is_not_put_back() {
+        let (_folder, host) = host();
+        host.write(PATH, b"old\n", 0o644).unwrap();
+        host.keep(PATH, Copies::Pending).unwrap();
+        fs::write(host.copy(Copies::Pending, PATH), "another\n").unwrap();
+        host.write(PATH, b"new\n", 0o644).unwrap();
+        let [old, new] = ["old\n", "new\n"].map(|content| FileState::of(content.as_bytes(), 0o644));
+        let error = host.take_back(PATH, Some(&old), Some(&new)).unwrap_err().to_string();
+        assert!(error.contains("its copy is"), "{error}");
+        assert_eq!(host.observe(PATH), ObservedFile::Present(new));
+    }
+
+    #[test]
+    fn file_of_another_group_is_left_alone() {
+        let (_folder, host) = host();
+        host.write(PATH, b"old\n", 0o640).unwrap();
+        let other = Host { owner: (host.owner.0, host.owner.1 + 1), ..host };
+        assert!(matches!(other.observe(PATH), ObservedFile::Unusable(why) if why.contains("group")));
     }
 }

@@ -18,8 +18,11 @@ use crate::cluster::store::NodeView;
 const KIND: &str = "NodeRepairConfig";
 /// Where the selector may be in the spec.
 const SELECTOR_FIELDS: [&str; 4] = ["nodeSelector", "selector", "labelSelector", "nodeLabelSelector"];
-/// The most objects that are read.
-const CONFIGS_MAX: u32 = 500;
+/// The most objects that are read, and the most at once: the API server stores up to 1.5 MB of each.
+const CONFIGS_MAX: usize = 500;
+const PAGE: u32 = 10;
+/// The longest selector, as JSON.
+const SELECTOR_MAX: usize = 16 << 10;
 
 /// How OKE's repair of a node is recognized.
 #[derive(Debug, Default)]
@@ -118,20 +121,35 @@ impl OkeRepair {
         let (mut configs, mut error) = (Vec::new(), None);
         for (kind, _) in kinds.filter(|(kind, _)| kind.kind == KIND) {
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-            let listed = send(api.list(&ListParams::default().limit(CONFIGS_MAX))).await?;
-            if listed.metadata.continue_.as_deref().is_some_and(|token| !token.is_empty()) {
-                error = Some(ConfigsError::TooMany);
-            }
-            for object in listed {
-                let name = vcn::printable(&object.name_any()).into_owned();
-                match object.data.get("spec").and_then(selector) {
-                    Some(Some(selector)) => configs.push(RepairConfig { name, selector }),
-                    Some(None) => {}
-                    None => error = Some(ConfigsError::NoSelector(name)),
+            let (mut page, mut count) = (ListParams::default().limit(PAGE), 0);
+            loop {
+                let listed = send(api.list(&page)).await?;
+                let next = listed.metadata.continue_.clone().filter(|token| !token.is_empty());
+                count += listed.items.len();
+                for object in listed {
+                    match config(&object) {
+                        Ok(config) => configs.extend(config),
+                        Err(unreadable) => error = Some(unreadable),
+                    }
                 }
+                let Some(next) = next else { break };
+                if count >= CONFIGS_MAX {
+                    error = Some(ConfigsError::TooMany);
+                    break;
+                }
+                page = page.continue_token(&next);
             }
         }
         Ok((configs, error))
+    }
+}
+
+/// A NodeRepairConfig, unless it is a dry run.
+fn config(object: &DynamicObject) -> Result<Option<RepairConfig>, ConfigsError> {
+    let name = vcn::printable(&object.name_any()).into_owned();
+    match object.data.get("spec").and_then(selector) {
+        Some(selector) => Ok(selector.map(|selector| RepairConfig { name, selector })),
+        None => Err(ConfigsError::NoSelector(name)),
     }
 }
 
@@ -143,6 +161,9 @@ fn selector(spec: &Value) -> Option<Option<Selector>> {
         return Some(None);
     }
     let found = SELECTOR_FIELDS.iter().find_map(|field| spec.get(*field))?.as_object()?;
+    if serde_json::to_vec(found).ok()?.len() > SELECTOR_MAX {
+        return None;
+    }
     let is_selector = found.contains_key("matchLabels") || found.contains_key("matchExpressions");
     let selector: LabelSelector = match is_selector {
         true => serde_json::from_value(Value::Object(found.clone())).ok()?,
@@ -204,6 +225,7 @@ mod tests {
             json!({ "nodeSelector": "pool=a" }),
             json!({ "nodeSelector": { "pool": 1 } }),
             json!({ "selector": { "matchExpressions": [{ "key": "pool", "operator": "Near" }] } }),
+            json!({ "nodeSelector": { "pool": "a".repeat(SELECTOR_MAX) } }),
         ];
         for spec in no_selectors {
             assert!(selector(&spec).is_none(), "{spec}");

@@ -169,7 +169,7 @@ impl Engine {
     pub(crate) fn step(&mut self, world: &World<'_>) -> Actions {
         let mut actions = Actions::default();
         self.observe(world, &mut actions);
-        self.files.note_pods(world.pods);
+        self.files.note_pods(world.pods, world.now);
         let mut policies = compile(world.policies.objects.values());
         self.select(&mut policies, world);
         policies.extend(self.orphans(world));

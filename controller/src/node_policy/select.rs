@@ -1,4 +1,4 @@
-//! The policies as they are evaluated: by precedence, at most [`POLICIES_MAX`], each with its selector and its revision.
+//! The policies as they are evaluated: by precedence, at most [`POLICIES_MAX`] (the oldest), each with its selector and its revision.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,12 +8,10 @@ use std::sync::Arc;
 use api::{NodePolicy, PolicyReason};
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
+use tunables::document::POLICIES_MAX;
 use tunables::revision;
 
 use crate::cluster::store::NodeView;
-
-/// The most policies of a cluster: those that are older count.
-pub(crate) const POLICIES_MAX: usize = 50;
 
 /// A policy that can be evaluated, or why it cannot.
 #[derive(Debug)]

@@ -15,15 +15,13 @@ use std::time::Duration;
 use api::Received;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
 use resident::logging::chain;
 use tokio::time::Instant;
 
 use super::action::{Next, StepInput, TaskContext};
 use crate::cluster::own_image::own_image;
 use crate::cluster::request::{RequestError, send};
-use crate::operations::{NAMESPACE, PodState};
+use crate::operations::{PodState, create_pod, delete_pod, pods};
 use plan::Facts;
 use template::{Operation, PodOwner};
 
@@ -63,14 +61,9 @@ pub(crate) async fn apply(context: &TaskContext, input: &StepInput) -> Result<()
     let task = input.task.metadata.name.clone().unwrap_or_default();
     let owner = PodOwner { task: &task, uid: &uid, node: &input.running.node };
     let pod = template::pod(&owner, operation, &image).map_err(|error| error.to_string())?;
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), NAMESPACE);
-    let created = send(pods.create(&PostParams::default(), &pod)).await;
+    let created = create_pod(&context.client, &pod).await;
     context.metrics.wrote("operation_pod", created.is_ok());
-    match created {
-        Ok(_) => Ok(()),
-        Err(error) if error.code() == Some(409) => Ok(()),
-        Err(error) => Err(format!("create its Pod: {}", chain(&error))),
-    }
+    created.map_err(|error| format!("create its Pod: {}", chain(&error)))
 }
 
 /// Deletes the Pod. The Pod of a deleted task ends first: a growth must not stop halfway, or run next to another operation.
@@ -89,15 +82,9 @@ pub(crate) async fn undo(context: &TaskContext, input: &StepInput) -> Result<boo
     if is_working && !operation.is_interruptible() && age(context, input) < operation.limit() {
         return Ok(false);
     }
-    let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), NAMESPACE);
-    // At once, also if the kubelet is dead: its container ended, or did not start.
-    let deleted = send(pods.delete(&name(input), &DeleteParams::default().grace_period(0))).await;
+    let deleted = delete_pod(&context.client, &name(input)).await;
     context.metrics.wrote("operation_pod_delete", deleted.is_ok());
-    match deleted {
-        Ok(_) => Ok(false),
-        Err(error) if error.code() == Some(404) => Ok(true),
-        Err(error) => Err(format!("delete its Pod: {}", chain(&error))),
-    }
+    deleted.map_err(|error| format!("delete its Pod: {}", chain(&error)))
 }
 
 /// Whether there is no Pod; `None` if that cannot be read.
@@ -106,8 +93,7 @@ pub(super) async fn is_gone(context: &TaskContext, input: &StepInput) -> Option<
 }
 
 async fn read(context: &TaskContext, input: &StepInput) -> Result<Option<Received<Pod>>, String> {
-    let pods: Api<Received<Pod>> = Api::namespaced(context.client.clone(), NAMESPACE);
-    match send(pods.get(&name(input))).await {
+    match send(pods(&context.client).get(&name(input))).await {
         Ok(pod) => Ok(Some(pod)),
         Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(chain(&error)),

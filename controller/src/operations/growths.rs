@@ -38,9 +38,18 @@ pub(crate) struct GrowthKey<'a> {
     pub node_uid: &'a str,
 }
 
+/// A NodeTask whose name is that of a growth. Who may create NodeTasks may choose this name, so the name alone identifies nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GrowthTask {
+    pub growth: Growth,
+    /// The node that it grows, and the uids of its owners.
+    node: Option<String>,
+    owners: Vec<String>,
+}
+
 /// The growths of all policies, by their tasks' names; `None` until all tasks are known.
 #[derive(Debug, Default)]
-pub(crate) struct PolicyGrowths(Mutex<Option<BTreeMap<String, Growth>>>);
+pub(crate) struct PolicyGrowths(Mutex<Option<BTreeMap<String, GrowthTask>>>);
 
 impl GrowthKey<'_> {
     pub(crate) fn task_name(&self) -> String {
@@ -99,18 +108,33 @@ impl Growth {
     }
 }
 
+impl GrowthTask {
+    pub(crate) fn of(task: &NodeTask) -> Self {
+        let node = task.spec.node.clone().filter(|_| task.spec.action.grow_root_disk.is_some());
+        let owners = task.owner_references().iter().map(|owner| owner.uid.clone()).collect();
+        Self { growth: Growth::of(task), node, owners }
+    }
+
+    /// The growth of a policy's node. A task that is not for them is in the way.
+    pub(crate) fn for_node(&self, key: &GrowthKey<'_>, node: &str) -> Growth {
+        let is_own = self.node.as_deref() == Some(node) && self.owners.iter().any(|owner| owner == key.uid);
+        let foreign = || Growth::Failed(format!("NodeTask {} is not of this policy. Delete it.", key.task_name()));
+        if is_own { self.growth.clone() } else { foreign() }
+    }
+}
+
 impl PolicyGrowths {
     /// Takes all tasks as they are now.
     pub(crate) fn set<'a>(&self, tasks: impl Iterator<Item = &'a NodeTask>) {
         let growths = tasks
-            .filter(|task| task.spec.action.grow_root_disk.is_some())
-            .map(|task| (task.name_any(), Growth::of(task)))
-            .filter(|(name, _)| name.starts_with(PREFIX));
+            .map(|task| (task.name_any(), task))
+            .filter(|(name, _)| name.starts_with(PREFIX))
+            .map(|(name, task)| (name, GrowthTask::of(task)));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(growths.collect());
     }
 
     /// All of them.
-    pub(crate) fn get(&self) -> Option<BTreeMap<String, Growth>> {
+    pub(crate) fn get(&self) -> Option<BTreeMap<String, GrowthTask>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -156,5 +180,23 @@ mod tests {
         assert_eq!(growths.get(), None);
         growths.set([KEY.task("a")].iter());
         assert_eq!(growths.get().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn task_of_another_node_policy_or_action_is_in_the_way() {
+        let growth = |change: fn(&mut NodeTask)| {
+            let mut task = KEY.task("a");
+            change(&mut task);
+            GrowthTask::of(&task).for_node(&KEY, "a")
+        };
+        assert_eq!(growth(|_| ()), Growth::Running(String::new()));
+        let changes: [fn(&mut NodeTask); 3] = [
+            |task| task.spec.node = Some("b".to_owned()),
+            |task| task.metadata.owner_references = None,
+            |task| task.spec.action = TaskAction::default(),
+        ];
+        for change in changes {
+            assert!(matches!(growth(change), Growth::Failed(text) if text.contains("Delete it")));
+        }
     }
 }

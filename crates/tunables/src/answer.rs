@@ -4,7 +4,7 @@ use api::node_policy::PolicyRemoval;
 use serde::{Deserialize, Serialize};
 use vcn::{excerpt, printable};
 
-use crate::document::{Baseline, DocumentMode, is_default};
+use crate::document::{Baseline, DocumentMode, POLICIES_MAX, is_default};
 use crate::files::FilesAnswer;
 use crate::revision;
 
@@ -14,8 +14,6 @@ pub const ANSWER_MAX: usize = 8 * 1024;
 /// The longest texts in it, in characters.
 const VALUE_MAX: usize = 128;
 const MESSAGE_MAX: usize = 160;
-/// The most policies: as many as a cluster may have.
-const POLICIES_MAX: usize = 50;
 
 /// What became of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,6 +22,8 @@ pub(crate) const WITHOUT_FILES_MAX: usize = 16 * 1024;
 
 /// The only version so far. A reader refuses later ones: it would leave settings out that it does not know.
 pub const VERSION: u32 = 1;
+/// The most policies of a cluster, and so of a document and an answer.
+pub const POLICIES_MAX: usize = 50;
 
 /// All settings of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

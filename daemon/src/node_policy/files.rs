@@ -7,10 +7,10 @@ use std::io;
 use installer::host_files::{CONFIRMATION, FOLDER, Host, ORDER, RECORD};
 use ipam::{read_state, write_atomically};
 use thiserror::Error;
+use tunables::NodeDocument;
 use tunables::files::compare::{paths, unreadable};
 use tunables::files::folders::locate;
 use tunables::files::{FileComparison, FileConfirmation, FileOrder, ObservedFile, compare};
-use tunables::{FilesState, NodeDocument};
 
 use crate::settings::Settings;
 
@@ -59,8 +59,7 @@ pub(super) fn compare_files(host: &Host, document: &NodeDocument) -> (FileCompar
 
 /// Whether a comparison must be repeated soon: a Pod changes files, or is about to.
 pub(super) fn is_unsettled(comparison: &FileComparison) -> bool {
-    let state = comparison.answer.as_ref().map(|answer| answer.state);
-    matches!(state, Some(FilesState::Due | FilesState::Changing | FilesState::Confirmable))
+    comparison.answer.as_ref().is_some_and(|answer| answer.state.is_unsettled())
 }
 
 fn leave_order(host: &Host, document: &NodeDocument) -> io::Result<()> {

@@ -11,7 +11,7 @@ use systemd::Systemd;
 use vcn::{excerpt, printable};
 
 use super::Failure;
-use super::shell::{run_read, unit};
+use super::shell::{last_line, run_read, unit};
 use crate::args::LogsArgs;
 use crate::captures::logs::{UnitLog, check_space, read, write};
 
@@ -66,8 +66,7 @@ async fn journal(systemd: &Systemd, name: &str, hours: u8) -> Result<(Vec<u8>, U
         .map_err(|error| failed(format!("read the journal: {error}")))?;
     if !exit.is_success() {
         let text = String::from_utf8_lossy(&text);
-        let last = text.lines().last().unwrap_or("without output").trim();
-        return Err(failed(format!("journalctl ended with {} {}: {last}", exit.result, exit.status)));
+        return Err(failed(format!("journalctl ended with {} {}: {}", exit.result, exit.status, last_line(&text))));
     }
     Ok((text, described))
 }

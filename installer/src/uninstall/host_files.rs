@@ -36,7 +36,7 @@ pub(super) fn restore(data_dir: &Path, root: &Path, removal: &mut Removal) {
     for step in &undo.steps {
         let (path, at) = (&step.path, PathBuf::from(&step.path));
         match &step.action {
-            StepAction::PutBack(_) => restored(removal, path, || host.put_back(path, Copies::Originals)),
+            StepAction::PutBack(kept) => restored(removal, path, || host.put_back(path, Copies::Originals, kept)),
             StepAction::Remove => {
                 removal.step(format!("remove {path}"), || {
                     host.remove(path).map_err(|source| Error::Remove { path: at, source })

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::NodeSettings;
-use tunables::{DocumentMode, FilesAnswer, NodeAnswer};
+use tunables::{DocumentMode, FilesAnswer, FilesState, NodeAnswer};
 
 use super::{Actions, Engine, KnownAnswer, NodeMemory, World};
 use crate::cluster::store::NodeView;
 use crate::node_policy::facts::AgentState;
-use crate::node_policy::files::{FileBudget, FileNode, FileOwner, FilesInput, PodEnd, is_unsettled, plan};
+use crate::node_policy::files::{FileBudget, FileNode, FileOwner, FilesInput, PodEnd, plan};
 use crate::node_policy::node_input::NodeInput;
 
 /// Labels of the domains in which nodes fail together: the second one separates nodes in a region with one zone.
@@ -32,10 +32,9 @@ impl Engine {
 
     /// Plans the Pods, and polls the agents that change files.
     pub(super) fn plan_files(&mut self, world: &World<'_>, actions: &mut Actions) {
-        self.files.retain(|node| self.nodes.contains_key(node));
         let nodes: Vec<FileNode<'_>> = world.nodes.iter().filter_map(|node| self.file_node(node)).collect();
-        let unsettled = nodes.iter().filter(|node| is_unsettled(node.state)).map(|node| node.name.to_owned());
-        let unsettled: BTreeSet<String> = unsettled.collect();
+        let unsettled: BTreeSet<String> =
+            nodes.iter().filter(|node| node.state.is_unsettled()).map(|node| node.name.to_owned()).collect();
         let pods = world.pods.unwrap_or_default();
         let is_settled = unsettled.is_empty() && world.pods.is_some_and(<[_]>::is_empty);
         if let Some(pods) = world.pods {
@@ -48,12 +47,20 @@ impl Engine {
             let input = FilesInput { nodes: &nodes, pods, domains, budgets, is_stopped, now: world.now };
             actions.files = plan(&input, &self.files);
         }
+        // Those that only wait for their turn are polled as all others.
+        let is_moving = |node: &&FileNode<'_>| {
+            let is_changing = node.state.is_unsettled() && node.state != FilesState::Due;
+            is_changing || self.files.has_just_ended(node.name, world.now)
+        };
+        actions.hurry.extend(nodes.iter().filter(is_moving).map(|node| node.name.to_owned()));
+        actions.hurry.extend(pods.iter().map(|pod| pod.node.clone()));
+        actions.hurry.extend(actions.files.create.iter().map(|request| request.node.clone()));
+        self.files.retain(world.now, |node| self.nodes.contains_key(node), |node| !unsettled.contains(node));
         let waiting: Vec<String> = actions.files.confirm.iter().map(|confirm| confirm.node.clone()).collect();
         for node in waiting {
             self.nodes.entry(node).or_default().is_in_request = true;
         }
         self.files.is_settled = is_settled || pods.is_empty() && unsettled.is_empty() && world.grants.is_empty();
-        actions.hurry.extend(unsettled);
     }
 
     /// A node whose agent answers about files.
@@ -70,16 +77,21 @@ impl Engine {
             order: memory.order(answer, files),
             state: files.state,
             kubelet_started: files.kubelet_started,
-            owners: self.file_owners(answer, files),
+            owners: self.file_owners(node.name(), answer, files),
             is_ready: node.is_ready(),
             is_busy: memory.is_in_request,
         })
     }
 
-    /// The policies that have files on a node: by the document, and those that left it.
-    fn file_owners<'a>(&'a self, answer: &'a NodeAnswer, files: &'a FilesAnswer) -> Vec<FileOwner<'a>> {
+    /// The policies that have files on a node: by the document, and those that left it. Of what an agent says it holds, only the policies
+    /// that are due there count: it must not prove or reject a revision for others.
+    fn file_owners<'a>(&'a self, node: &str, answer: &'a NodeAnswer, files: &'a FilesAnswer) -> Vec<FileOwner<'a>> {
         let held = answer.policies.iter().filter(|held| held.mode == DocumentMode::Apply);
-        let with_files = held.filter(|held| self.needs_files(&held.uid, &held.revision));
+        let is_due = |uid: &str| {
+            let planned = self.plans.iter().find(|planned| planned.policy.uid == uid);
+            planned.is_some_and(|planned| planned.plan.due.contains_key(node))
+        };
+        let with_files = held.filter(|held| is_due(&held.uid) && self.needs_files(&held.uid, &held.revision));
         let mut owners: Vec<FileOwner<'_>> =
             with_files.map(|held| FileOwner { uid: &held.uid, revision: &held.revision }).collect();
         for uid in &files.owners {
@@ -101,7 +113,7 @@ impl Engine {
 
     /// Whether the Pods of a node's files fail again and again.
     pub(super) fn has_failed_pods(&self, node: &str, answer: &NodeAnswer) -> bool {
-        let files = answer.files.as_ref().filter(|files| is_unsettled(files.state));
+        let files = answer.files.as_ref().filter(|files| files.state.is_unsettled());
         files.is_some_and(|files| self.files.has_failed(node, &files.order))
     }
 }

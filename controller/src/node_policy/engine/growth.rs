@@ -14,7 +14,7 @@ use crate::node_policy::facts::{AgentState, DueRevision, NodeFault};
 use crate::node_policy::node_input::NodeInput;
 use crate::node_policy::render::PlannedPolicy;
 use crate::node_policy::select::CompiledPolicy;
-use crate::operations::{Growth, GrowthKey};
+use crate::operations::{Growth, GrowthKey, GrowthTask};
 
 /// The field of the settings, as an item.
 const ITEM: &str = "rootDisk";
@@ -29,7 +29,7 @@ pub(crate) struct GrowthWorld<'a> {
     /// Whether tasks are enabled.
     pub is_enabled: bool,
     /// The growths of policies, by their tasks' names, once they are known.
-    pub tasks: Option<&'a BTreeMap<String, Growth>>,
+    pub tasks: Option<&'a BTreeMap<String, GrowthTask>>,
 }
 
 /// A task to create.
@@ -139,13 +139,15 @@ impl Engine {
             for policy in policies.iter().filter(growing) {
                 let held = known.answer.policy(&policy.uid).filter(|held| held.revision == policy.target);
                 let Some(mode) = held.map(|held| held.mode) else { continue };
-                let name = GrowthRequest::of(policy, node).key().task_name();
+                let request = GrowthRequest::of(policy, node);
+                let name = request.key().task_name();
                 let task = world.growth.tasks.and_then(|tasks| tasks.get(&name));
+                let task = task.map(|task| task.for_node(&request.key(), node.name()));
                 if task.is_some() {
                     self.requested_growths.remove(&name);
                 }
                 let is_requested = self.requested_growths.contains_key(&name) || world.growth.tasks.is_none();
-                let disk = match RootDisk::of(node, mode, task, world.growth) {
+                let disk = match RootDisk::of(node, mode, task.as_ref(), world.growth) {
                     RootDisk::Due(text) if is_requested => RootDisk::Running(text),
                     RootDisk::Grown(_) => RootDisk::Grown(match memory.root_disks.get(&policy.uid) {
                         Some(RootDisk::Grown(since)) => *since,

@@ -4,12 +4,16 @@
 //! `maxUnavailable`, but always one may.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tunables::FilesState;
 
-use super::{FilePod, FilesMemory};
+use super::{FilePod, FilesMemory, LIMIT, START_LIMIT};
 use crate::operations::PodState;
+
+/// How long a kubelet may take to end a Pod at its limit, and to report that.
+const END_MARGIN: Duration = Duration::from_secs(60);
 
 /// A node whose agent answers about files.
 #[derive(Clone, Debug)]
@@ -97,13 +101,16 @@ pub(crate) fn plan(input: &FilesInput<'_>, memory: &FilesMemory) -> FileActions 
     let mut running: BTreeSet<&str> = BTreeSet::new();
     for pod in input.pods {
         pods.insert(&pod.node);
-        match pod.end() {
+        match pod.end(memory.age(pod)) {
             Some(end) => actions.delete.push(end),
             None => drop(running.insert(&pod.node)),
         }
     }
-    let is_changing = |state| matches!(state, FilesState::Changing | FilesState::Confirmable);
-    running.extend(input.nodes.iter().filter(|node| is_changing(node.state)).map(|node| node.name));
+    let is_changing = |node: &&FileNode<'_>| {
+        matches!(node.state, FilesState::Changing | FilesState::Confirmable)
+            && memory.may_still_change(node.name, input.now)
+    };
+    running.extend(input.nodes.iter().filter(is_changing).map(|node| node.name));
     for node in input.nodes.iter().filter(|node| node.state == FilesState::Confirmable && !node.is_busy) {
         if let Some(order) = node.order {
             let order = order.to_owned();
@@ -139,15 +146,16 @@ pub(crate) fn pod_order(order: &str) -> &str {
 }
 
 impl FilePod {
-    /// How it ended, if it did.
-    fn end(&self) -> Option<PodEnd> {
+    /// How it ended, if it did, or should have: on a dead node, nothing ends it.
+    fn end(&self, age: Duration) -> Option<PodEnd> {
         let failure = match &self.state {
             PodState::Ended(report) if report.reason == api::TaskReason::Succeeded => None,
             PodState::Ended(report) => Some(report.message.clone()),
             PodState::NeverRan(reason) | PodState::Invalid(reason) => Some(reason.clone()),
-            PodState::Waiting(reason) | PodState::Pulling(reason) if self.is_late => {
+            PodState::Waiting(reason) | PodState::Pulling(reason) if age > START_LIMIT => {
                 Some(format!("it has not started: {reason}"))
             }
+            PodState::Running if age > LIMIT + END_MARGIN => Some("it did not end in time".to_owned()),
             PodState::Waiting(_) | PodState::Pulling(_) | PodState::Running | PodState::Absent => return None,
         };
         Some(PodEnd { pod: self.name.clone(), node: self.node.clone(), order: self.order.clone(), failure })

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use api::Received;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use resident::logging::chain;
 use tunables::files::FileGrant;
@@ -14,12 +13,12 @@ use vcn::fnv1a_32;
 use super::plan::{Confirmation, PodEnd, PodRequest, pod_order};
 use crate::cluster::own_image::own_image;
 use crate::cluster::request::send;
-use crate::operations::{NAMESPACE, OperationPod, PodPurpose, PodState};
+use crate::operations::{OperationPod, PodPurpose, PodState, create_pod, delete_pod, pods};
 
 /// Longer than the program's own limits: a change, its confirmation and its rollback.
-const LIMIT: Duration = Duration::from_secs(300);
+pub(super) const LIMIT: Duration = Duration::from_secs(300);
 /// How long a kubelet and a runtime that work take to start a container, and to pull its image, many times over.
-const START_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const START_LIMIT: Duration = Duration::from_secs(120);
 /// The beginning of their names.
 const PREFIX: &str = "files-";
 const LABELS: &str = "app.kubernetes.io/name=oke-node-task";
@@ -31,8 +30,6 @@ pub(crate) struct FilePod {
     /// The beginning of its order.
     pub order: String,
     pub state: PodState,
-    /// Whether it should have started by now.
-    pub is_late: bool,
 }
 
 /// What the requests need.
@@ -53,10 +50,9 @@ impl FilePods {
     /// # Errors
     /// When they cannot be listed, in words.
     pub(crate) async fn list(&self) -> Result<Vec<FilePod>, String> {
-        let listed =
-            send(self.api().list(&ListParams::default().labels(LABELS))).await.map_err(|error| chain(&error))?;
-        let now = Timestamp::now();
-        Ok(listed.items.into_iter().filter_map(|pod| file_pod(pod, now)).collect())
+        let labeled = ListParams::default().labels(LABELS);
+        let listed = send(pods(&self.client).list(&labeled)).await.map_err(|error| chain(&error))?;
+        Ok(listed.items.into_iter().filter_map(file_pod).collect())
     }
 
     /// Creates the Pod of a node. One that is there already stays.
@@ -66,12 +62,7 @@ impl FilePods {
     pub(crate) async fn create(&self, request: &PodRequest) -> Result<(), String> {
         let image = own_image(&self.client, &self.namespace, &self.identity).await?;
         let pod = self.pod(request, &image).map_err(|error| error.to_string())?;
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
-        match send(pods.create(&PostParams::default(), &pod)).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.code() == Some(409) => Ok(()),
-            Err(error) => Err(chain(&error)),
-        }
+        create_pod(&self.client, &pod).await.map_err(|error| chain(&error))
     }
 
     fn pod(&self, request: &PodRequest, image: &str) -> serde_json::Result<Pod> {
@@ -94,11 +85,7 @@ impl FilePods {
     /// # Errors
     /// When the API server refused, in words.
     pub(crate) async fn delete(&self, end: &PodEnd) -> Result<(), String> {
-        match send(self.api().delete(&end.pod, &DeleteParams::default().grace_period(0))).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.code() == Some(404) => Ok(()),
-            Err(error) => Err(chain(&error)),
-        }
+        delete_pod(&self.client, &end.pod).await.map(drop).map_err(|error| chain(&error))
     }
 
     /// Whether the Node is Ready, and its kubelet reported that after its restart. The store has no heartbeats, so the Node is read.
@@ -112,22 +99,16 @@ impl FilePods {
         let node = found.items.into_iter().next().and_then(|node| node.0.ok());
         Ok(node.is_some_and(|node| is_ready_since(&node, confirmation.kubelet_started)))
     }
-
-    fn api(&self) -> Api<Received<Pod>> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
-    }
 }
 
 /// A Pod of files; those of tasks have other names.
-fn file_pod(received: Received<Pod>, now: Timestamp) -> Option<FilePod> {
+fn file_pod(received: Received<Pod>) -> Option<FilePod> {
     let name = received.name_any();
     let (_, order) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let order = order.to_owned();
     let pod = received.0.ok()?;
     let node = pod.spec.as_ref()?.node_name.clone()?;
-    let age = pod.metadata.creation_timestamp.as_ref().map(|created| now.duration_since(created.0));
-    let is_late = age.is_some_and(|age| age > START_LIMIT.try_into().unwrap_or_default());
-    Some(FilePod { state: PodState::of(&pod, &node), name, node, order, is_late })
+    Some(FilePod { state: PodState::of(&pod, &node), name, node, order })
 }
 
 fn is_ready_since(node: &Node, started: Option<i64>) -> bool {

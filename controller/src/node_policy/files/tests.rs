@@ -8,7 +8,7 @@ use api::operation::OperationReport;
 use tokio::time::Instant;
 use tunables::FilesState;
 
-use super::{Confirmation, FileBudget, FileNode, FileOwner, FilePod, FilesInput, FilesMemory, plan};
+use super::{Confirmation, FileBudget, FileNode, FileOwner, FilePod, FilesInput, FilesMemory, PodEnd, plan};
 use crate::operations::PodState;
 
 const ORDER: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -28,13 +28,7 @@ fn node(name: &'static str, domain: &str, state: FilesState) -> FileNode<'static
 }
 
 fn pod(node: &str, state: PodState) -> FilePod {
-    FilePod {
-        name: format!("files-{node}"),
-        node: node.to_owned(),
-        order: ORDER[..16].to_owned(),
-        state,
-        is_late: false,
-    }
+    FilePod { name: format!("files-{node}"), node: node.to_owned(), order: ORDER[..16].to_owned(), state }
 }
 
 struct Fleet {
@@ -64,6 +58,12 @@ impl Fleet {
         let (nodes, pods) = (&self.nodes, &self.pods);
         let (budgets, domains) = (&budgets, &self.domains);
         plan(&FilesInput { nodes, pods, domains, budgets, is_stopped: self.is_stopped, now: self.now }, &self.memory)
+    }
+
+    /// Some seconds later, the Pods are listed.
+    fn see_pods(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.memory.note_pods(Some(&self.pods), self.now);
     }
 
     fn created(&self) -> Vec<String> {
@@ -185,7 +185,7 @@ fn pod_that_ended_is_deleted_and_its_node_left_alone_for_a_while() {
         fleet.memory.note_end(&end, fleet.now);
         fleet.pods.clear();
         assert_eq!(fleet.created(), [""; 0]);
-        fleet.now += Duration::from_secs(30) * attempt;
+        fleet.now += Duration::from_secs(if attempt < 3 { 30 * u64::from(attempt) } else { 600 });
         assert_eq!(fleet.created(), ["a"]);
         failed = fleet.memory.has_failed("a", ORDER);
     }
@@ -198,9 +198,61 @@ fn pod_that_ended_is_deleted_and_its_node_left_alone_for_a_while() {
 fn pod_that_does_not_start_is_deleted_after_a_while() {
     let mut fleet = Fleet::of(vec![node("a", "1", Due)]);
     fleet.pods = vec![pod("a", PodState::Pulling("ErrImagePull".to_owned()))];
+    fleet.see_pods(0);
+    fleet.see_pods(120);
     assert_eq!(fleet.actions(), super::FileActions::default());
-    fleet.pods[0].is_late = true;
+    fleet.see_pods(1);
     assert_eq!(fleet.actions().delete[0].failure.as_deref(), Some("it has not started: ErrImagePull"));
+}
+
+#[test]
+fn pod_that_never_ends_keeps_other_domains_waiting_only_for_its_limit() {
+    let mut fleet = Fleet::of(vec![node("a", "1", Due), node("b", "2", Due)]);
+    fleet.pods = vec![pod("x", PodState::Running)];
+    fleet.domains = [("x".to_owned(), "1".to_owned())].into();
+    (fleet.limit, fleet.nodes[0].is_ready) = (2, false);
+    fleet.see_pods(0);
+    fleet.see_pods(360);
+    assert_eq!(fleet.created(), [""; 0]);
+    fleet.see_pods(1);
+    let actions = fleet.actions();
+    assert_eq!(actions.delete[0].failure.as_deref(), Some("it did not end in time"), "its node is dead");
+    assert_eq!(actions.create[0].node, "b");
+    // The next Pod has the same name.
+    let pods = std::mem::take(&mut fleet.pods);
+    fleet.see_pods(3);
+    fleet.pods = pods;
+    fleet.see_pods(30);
+    assert_eq!(fleet.actions().delete, []);
+}
+
+#[test]
+fn agent_that_says_for_ever_that_it_changes_keeps_no_other_node_waiting() {
+    let mut fleet = Fleet::of(vec![node("a", "1", Confirmable), node("b", "2", Due)]);
+    fleet.see_pods(0);
+    assert_eq!(fleet.created(), [""; 0], "a former leader's Pod may have changed it");
+    fleet.now += Duration::from_secs(300);
+    assert_eq!(fleet.created(), ["b"]);
+    fleet.pods = vec![pod("a", PodState::Running)];
+    fleet.see_pods(0);
+    fleet.pods.clear();
+    fleet.see_pods(299);
+    assert_eq!(fleet.created(), [""; 0], "its Pod was there until now");
+    fleet.see_pods(1);
+    assert_eq!(fleet.created(), ["b"]);
+}
+
+#[test]
+fn node_that_stays_due_after_pods_that_succeed_has_failed_until_it_settles() {
+    let mut fleet = Fleet::of(vec![node("a", "1", Due)]);
+    let end = PodEnd { pod: "p".to_owned(), node: "a".to_owned(), order: ORDER[..16].to_owned(), failure: None };
+    for pods in 1..=4 {
+        fleet.memory.note_end(&end, fleet.now);
+        assert_eq!(fleet.memory.has_failed("a", ORDER), pods == 4, "{pods} Pods");
+    }
+    fleet.now += Duration::from_secs(600);
+    fleet.memory.retain(fleet.now, |_| true, |_| true);
+    assert!(!fleet.memory.has_failed("a", ORDER));
 }
 
 #[test]

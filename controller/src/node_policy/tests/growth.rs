@@ -26,14 +26,14 @@ fn cluster() -> Cluster {
 }
 
 fn running(cluster: &Cluster) -> usize {
-    cluster.tasks.values().filter(|growth| matches!(growth, Growth::Running(_))).count()
+    cluster.tasks.values().filter(|task| matches!(task.growth, Growth::Running(_))).count()
 }
 
 /// The tasks that run end; after a success the agent sees a larger file system.
 fn end(cluster: &mut Cluster, end: &Growth) {
     for (node, name) in cluster.grown.clone() {
-        if matches!(cluster.tasks[&name], Growth::Running(_)) {
-            cluster.tasks.insert(name, end.clone());
+        if let Some(task) = cluster.tasks.get_mut(&name).filter(|task| matches!(task.growth, Growth::Running(_))) {
+            task.growth = end.clone();
             let agent = cluster.agents.iter_mut().find(|agent| agent.view.name == node).unwrap();
             agent.is_unused = *end != Growth::Succeeded;
         }

@@ -93,7 +93,7 @@ impl NodeFiles {
         let pod = self.pod.as_ref()?;
         let state = pod.end.clone().unwrap_or(PodState::Running);
         let order = pod.order[..16].to_owned();
-        Some(FilePod { name: format!("files-{node}"), node: node.to_owned(), order, state, is_late: false })
+        Some(FilePod { name: format!("files-{node}"), node: node.to_owned(), order, state })
     }
 
     /// What the agent answers about its files.

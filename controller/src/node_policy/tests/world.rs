@@ -27,7 +27,7 @@ use crate::fleet::judge::AgentFacts;
 use crate::node_policy::engine::{Actions, Engine, GrowthWorld, POLL, PolicyObjects, SendProblem, StatusUpdate, World};
 use crate::node_policy::files::{FileActions, FilePod};
 use crate::node_policy::node_input::NodeInput;
-use crate::operations::Growth;
+use crate::operations::GrowthTask;
 
 const GRANTS: [FileGrant; 2] = [FileGrant::HostFiles, FileGrant::HostCode];
 const SECOND: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ pub(super) struct Cluster {
     /// Actions until the leader dies.
     pub(super) lives: Option<usize>,
     /// Growths by their tasks' names, and the nodes of those that were requested.
-    pub(super) tasks: BTreeMap<String, Growth>,
+    pub(super) tasks: BTreeMap<String, GrowthTask>,
     pub(super) grown: Vec<(String, String)>,
     pub(super) is_growing_enabled: bool,
     /// The most nodes that had an unproven change at the same time.
@@ -158,7 +158,7 @@ impl Agent {
         let of_files = |index: usize| match &files {
             Some(files) if self.document.files.iter().any(|file| file.policy == index) => match files.state {
                 FilesState::RolledBack => Some(PolicyState::Failed),
-                state => crate::node_policy::files::is_unsettled(state).then_some(PolicyState::Applying),
+                state => state.is_unsettled().then_some(PolicyState::Applying),
             },
             _ => None,
         };
@@ -451,7 +451,7 @@ impl Cluster {
         for request in grow {
             let name = request.key().task_name();
             assert!(!self.tasks.contains_key(&name), "{name} was created already");
-            self.tasks.insert(name.clone(), Growth::Running("Creating".to_owned()));
+            self.tasks.insert(name.clone(), GrowthTask::of(&request.key().task(&request.node)));
             self.grown.push((request.node, name));
             if self.dies() {
                 return;

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The most policies of an answer: as many as a cluster may have.
-pub const OWNERS_MAX: usize = 50;
+use crate::document::POLICIES_MAX;
 
 /// What became of the files; absent from an answer without files, now and in the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,10 +49,17 @@ pub struct FileConfirmation {
     pub order: String,
 }
 
+impl FilesState {
+    /// Whether a Pod changes files, or must.
+    pub const fn is_unsettled(self) -> bool {
+        matches!(self, Self::Due | Self::Changing | Self::Confirmable)
+    }
+}
+
 impl FilesAnswer {
     /// Within the bounds of an answer.
     pub(crate) fn bound(&mut self) {
-        self.owners.truncate(OWNERS_MAX);
+        self.owners.truncate(POLICIES_MAX);
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn check_content(place: Place, content: &str, mode: u32) -> Result<()
     if !lines.split('\n').all(is_line) {
         return Err(TEXT);
     }
-    if place.is_of_sysctl {
+    if place.is_of_sysctl() {
         sysctl_lines::check(content)?;
     }
     if place.unit == Some(HostUnit::Chronyd) && place.grant == FileGrant::HostFiles {

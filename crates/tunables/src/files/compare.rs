@@ -197,7 +197,7 @@ impl Comparison<'_> {
         if state == FilesState::RolledBack {
             reports.extend(self.rolled_back(&applied));
         }
-        let is_changing = matches!(state, FilesState::Due | FilesState::Changing | FilesState::Confirmable);
+        let is_changing = state.is_unsettled();
         let pending = self.record.pending.as_ref().filter(|_| state == FilesState::Confirmable);
         let owners = applied.keys().cloned().chain(self.record.files.values().map(|file| file.policy.clone()));
         let answer = FilesAnswer {

@@ -15,10 +15,18 @@ pub struct Place {
     pub grant: FileGrant,
     /// The unit that reads it.
     pub unit: Option<HostUnit>,
+}
+
+impl Place {
     /// Whether systemd must read its units again.
-    pub is_of_systemd: bool,
+    pub fn is_of_systemd(self) -> bool {
+        self.folder == SYSTEMD_FOLDER
+    }
+
     /// Whether systemd-sysctl reads it.
-    pub is_of_sysctl: bool,
+    pub fn is_of_sysctl(self) -> bool {
+        self.folder == SYSCTL_FOLDER
+    }
 }
 
 /// Our own drop-ins, and OKE's, which `oke bootstrap` writes again.
@@ -53,20 +61,10 @@ pub fn place(path: &str) -> Result<Place, Refusal> {
 pub fn locate(path: &str) -> Result<Place, Refusal> {
     let (parent, name) = path.rsplit_once('/').ok_or(OUTSIDE)?;
     let (suffix, place) = match HOST_FOLDERS.iter().find(|folder| folder.path == parent) {
-        Some(HostFolder { path, suffix, grant, unit }) => {
-            let is_of_sysctl = parent == SYSCTL_FOLDER;
-            (*suffix, Place { folder: path, grant: *grant, unit: *unit, is_of_systemd: false, is_of_sysctl })
-        }
+        Some(HostFolder { path, suffix, grant, unit }) => (*suffix, Place { folder: path, grant: *grant, unit: *unit }),
         None => {
             let unit = unit_of(parent).ok_or(OUTSIDE)?;
-            let place = Place {
-                folder: SYSTEMD_FOLDER,
-                grant: FileGrant::HostCode,
-                unit: Some(unit),
-                is_of_systemd: true,
-                is_of_sysctl: false,
-            };
-            (DROP_IN_SUFFIX, place)
+            (DROP_IN_SUFFIX, Place { folder: SYSTEMD_FOLDER, grant: FileGrant::HostCode, unit: Some(unit) })
         }
     };
     if !is_name(name, suffix) {
@@ -111,7 +109,7 @@ mod tests {
         ] {
             let found = place(path).unwrap();
             assert_eq!((found.grant, found.unit), (grant, unit), "{path}");
-            assert_eq!(found.is_of_systemd, path.starts_with(SYSTEMD_FOLDER), "{path}");
+            assert_eq!(found.is_of_systemd(), path.starts_with(SYSTEMD_FOLDER), "{path}");
         }
         assert!(HOST_FOLDERS.is_sorted_by(|one, other| one.path < other.path));
     }

@@ -196,7 +196,7 @@ pub(crate) fn not_granted(path: &str, policy: &str, grant: FileGrant) -> FileRep
 
 impl FilePlan {
     fn note_change(&mut self, place: Place, changed: &mut BTreeSet<HostUnit>) {
-        self.reload |= place.is_of_systemd;
+        self.reload |= place.is_of_systemd();
         changed.extend(place.unit);
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use tunables::files::{FileRecord, PendingChange};
-use tunables::{DesiredHostFile, DocumentMode};
+use tunables::{DesiredHostFile, DocumentMode, FilesState};
 
 use super::*;
 use crate::node_policy::plan::tests::document;

@@ -7,13 +7,12 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use installer::host_files::{CONFIRMATION, Copies, Host, RECORD};
 use ipam::{read_state, write_atomically};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tunables::files::guard::{GUARD_DELAY, GUARD_UNIT, GuardCommand, GuardPaths, commands};
 use tunables::files::{
     DesiredFiles, FilePlan, FileRecord, FileReport, HostUnit, ObservedFile, Original, PendingChange, StepAction, plan,
@@ -45,11 +44,14 @@ pub(super) struct Timing {
     pub(super) margin: Duration,
     /// Between two reads of the confirmation.
     pub(super) poll: Duration,
+    /// From the restart of a unit other than the kubelet until the leader may confirm: a Node stays Ready at first without its runtime.
+    pub(super) hold: Duration,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { guard: GUARD_DELAY, margin: Duration::from_secs(15), poll: Duration::from_secs(1) }
+        let (margin, poll) = (Duration::from_secs(15), Duration::from_secs(1));
+        Self { guard: GUARD_DELAY, margin, poll, hold: Duration::from_secs(45) }
     }
 }
 
@@ -163,10 +165,8 @@ impl<U: Units> Change<'_, U> {
 
     /// Keeps copies, stores the record, and starts the guard.
     async fn prepare(&self, plan: &FilePlan, begun: &FileRecord) -> Result<(), String> {
-        let clean = self.host.forget_pending().and_then(|()| remove_if_any(&self.host.data(MARKER)));
-        clean
-            .and_then(|()| remove_if_any(&self.host.data(CONFIRMATION)))
-            .map_err(|error| failed("clear", "copies", &error))?;
+        let clean = self.host.forget_pending().and_then(|()| self.host.clear(MARKER));
+        clean.and_then(|()| self.host.clear(CONFIRMATION)).map_err(|error| failed("clear", "copies", &error))?;
         for step in &plan.steps {
             let Some(before) = &step.before else { continue };
             let keep = |copies| self.host.keep(&step.path, copies).map_err(|error| failed("keep", &step.path, &error));
@@ -195,7 +195,7 @@ impl<U: Units> Change<'_, U> {
         for step in &plan.steps {
             let done = match &step.action {
                 StepAction::Write(file) => self.host.write(&step.path, file.content.as_bytes(), file.mode),
-                StepAction::PutBack(_) => self.host.put_back(&step.path, Copies::Originals),
+                StepAction::PutBack(kept) => self.host.put_back(&step.path, Copies::Originals, kept),
                 StepAction::Remove => self.host.remove(&step.path),
                 StepAction::Note | StepAction::Forget => Ok(()),
             };
@@ -204,15 +204,18 @@ impl<U: Units> Change<'_, U> {
         if plan.reload {
             self.units.reload().await?;
         }
-        let mut kubelet_started = None;
+        let (mut kubelet_started, mut proven) = (None, Instant::now());
         for unit in &plan.restart {
-            if *unit == HostUnit::Kubelet {
-                kubelet_started = end_of_second().await;
+            match unit {
+                HostUnit::Kubelet => kubelet_started = end_of_second().await,
+                unit if unit.is_guarded() => proven = Instant::now() + self.timing.hold,
+                _ => {}
             }
             self.units.restart(*unit, until).await?;
         }
         match &begun.pending {
             Some(pending) if plan.is_guarded() => {
+                sleep_until(proven).await;
                 self.store(&begun.prove(kubelet_started))?;
                 self.wait_for_confirmation(&pending.order, until).await
             }
@@ -299,13 +302,6 @@ async fn end_of_second() -> Option<i64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     sleep(Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))).await;
     i64::try_from(now.as_secs()).ok()
-}
-
-fn remove_if_any(path: &std::path::Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn failed(operation: &str, subject: &str, error: &io::Error) -> String {

@@ -1,6 +1,7 @@
 //! Changes on a folder, with units that a test breaks.
 
 use std::cell::RefCell;
+use std::fs;
 use std::path::Path;
 
 use tunables::files::{DesiredFile, FileGrant};
@@ -16,6 +17,8 @@ const PLAIN_FILE: &str = "/etc/security/limits.d/90-web.conf";
 struct FakeUnits<'a> {
     host: &'a Host,
     broken: &'static str,
+    /// The unit that runs here.
+    used: HostUnit,
     /// The file of the confirmation that the agent writes after the restart; none if the leader does not answer.
     confirmation: Option<&'static str>,
     calls: RefCell<Vec<String>>,
@@ -35,7 +38,7 @@ impl Units for FakeUnits<'_> {
     }
 
     async fn is_used(&self, unit: HostUnit) -> Result<bool, String> {
-        Ok(unit == HostUnit::Kubelet)
+        Ok(unit == self.used)
     }
 
     async fn restart(&self, unit: HostUnit, _: Instant) -> Result<(), String> {
@@ -105,12 +108,13 @@ fn desired(content: Option<&str>) -> DesiredFiles {
 }
 
 fn units<'a>(host: &'a Host, confirmation: Option<&'static str>) -> FakeUnits<'a> {
-    FakeUnits { host, broken: "bad\n", confirmation, calls: RefCell::default(), guard: RefCell::default() }
+    let (calls, guard) = (RefCell::default(), RefCell::default());
+    FakeUnits { host, broken: "bad\n", used: HostUnit::Kubelet, confirmation, calls, guard }
 }
 
 async fn apply(host: &Host, units: &FakeUnits<'_>, order: &str, content: Option<&str>) -> Outcome {
-    let timing =
-        Timing { guard: Duration::from_secs(2), margin: Duration::from_millis(100), poll: Duration::from_millis(10) };
+    let (margin, poll) = (Duration::from_millis(100), Duration::from_millis(10));
+    let timing = Timing { guard: Duration::from_secs(2), margin, poll, hold: Duration::from_millis(500) };
     let identity = Identity { order, cluster: "cluster", instance: Some("instance") };
     Change { host, units, timing }.apply(identity, &desired(content)).await
 }
@@ -248,21 +252,47 @@ async fn unit_that_stays_broken_keeps_its_guard_and_its_record() {
     assert_eq!(*next.calls.borrow(), ["reload", "restart kubelet.service"]);
 }
 
-#[tokio::test]
-async fn unit_that_does_not_run_here_is_not_started() {
-    let Node { folder: _folder, host } = node();
+const CRIO_FILE: &str = "/etc/crio/crio.conf.d/90-web.conf";
+
+fn desired_of_crio(host: &Host) -> DesiredFiles {
     fs::create_dir_all(host.data("../etc/crio/crio.conf.d")).unwrap();
     let file = DesiredFile { content: "x = 1\n".to_owned(), mode: 0o644, policy: "web".to_owned(), is_rendered: false };
-    let path = "/etc/crio/crio.conf.d/90-web.conf";
-    let desired = DesiredFiles {
-        apply: [(path.to_owned(), file)].into(),
+    DesiredFiles {
+        apply: [(CRIO_FILE.to_owned(), file)].into(),
         restart: [HostUnit::Crio].into(),
         grants: vec![FileGrant::HostCode],
         ..DesiredFiles::default()
-    };
+    }
+}
+
+#[tokio::test]
+async fn unit_that_does_not_run_here_is_not_started() {
+    let Node { folder: _folder, host } = node();
     let units = units(&host, None);
     let change = Change { host: &host, units: &units, timing: Timing::default() };
     let identity = Identity { order: "a", cluster: "cluster", instance: None };
-    assert_eq!(change.apply(identity, &desired).await, Outcome::Applied(Vec::new()));
-    assert!(units.calls.borrow().is_empty() && content(&host, path).is_some());
+    assert_eq!(change.apply(identity, &desired_of_crio(&host)).await, Outcome::Applied(Vec::new()));
+    assert!(units.calls.borrow().is_empty() && content(&host, CRIO_FILE).is_some());
+}
+
+#[tokio::test]
+async fn restart_of_a_runtime_waits_for_the_kubelet_to_notice_before_it_is_confirmed() {
+    let Node { folder: _folder, host } = node();
+    let units = FakeUnits { used: HostUnit::Crio, ..units(&host, None) };
+    let (margin, poll) = (Duration::ZERO, Duration::from_millis(10));
+    let timing = Timing { guard: Duration::from_secs(20), margin, poll, hold: Duration::from_millis(600) };
+    let change = Change { host: &host, units: &units, timing };
+    let identity = Identity { order: "a", cluster: "cluster", instance: None };
+    let desired = desired_of_crio(&host);
+    let is_proven = || host.record().unwrap().pending.is_some_and(|pending| pending.is_proven);
+    let confirm = async {
+        sleep(Duration::from_millis(300)).await;
+        assert!(!is_proven() && units.calls.borrow().contains(&"restart crio.service".to_owned()));
+        while !is_proven() {
+            sleep(poll).await;
+        }
+        fs::write(host.data(CONFIRMATION), "a").unwrap();
+    };
+    let (outcome, ()) = tokio::join!(change.apply(identity, &desired), confirm);
+    assert_eq!(outcome, Outcome::Applied(Vec::new()));
 }
