@@ -34,7 +34,14 @@ const COPIES_MODE: u32 = 0o700;
 pub struct Host {
     root: PathBuf,
     data: PathBuf,
-    owner: (u32, u32),
+    owner: Owner,
+}
+
+/// Whose files these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    user: u32,
+    group: u32,
 }
 
 /// Copies of files.
@@ -62,7 +69,7 @@ impl Host {
         Self {
             root: root.to_owned(),
             data: data.to_owned(),
-            owner: (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw()),
+            owner: Owner { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() },
         }
     }
 
@@ -257,7 +264,7 @@ fn refuse_outside(path: &str) -> io::Result<()> {
 
 /// Reads a file of this owner and group, and no other name; nothing if there is none. What the record does not describe would be lost when
 /// the file is written back.
-fn read(path: &Path, owner: (u32, u32)) -> io::Result<Option<(FileState, Vec<u8>)>> {
+fn read(path: &Path, owner: Owner) -> io::Result<Option<(FileState, Vec<u8>)>> {
     let opened = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -271,7 +278,7 @@ fn read(path: &Path, owner: (u32, u32)) -> io::Result<Option<(FileState, Vec<u8>
     if !found.is_file() {
         return refused("it is not a regular file");
     }
-    if (found.uid(), found.gid()) != owner || found.nlink() != 1 {
+    if (Owner { user: found.uid(), group: found.gid() }) != owner || found.nlink() != 1 {
         return refused("it does not belong to root and its group, or has a second name");
     }
     if found.len() > KEPT_MAX {
@@ -312,87 +319,4 @@ fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    fn host() -> (tempfile::TempDir, Host) {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["host/etc/sysctl.d", "data"] {
-            fs::create_dir_all(folder.path().join(name)).unwrap();
-        }
-        let host = Host::new(&folder.path().join("host"), &folder.path().join("data"));
-        (folder, host)
-    }
-
-    const PATH: &str = "/etc/sysctl.d/90-web.conf";
-
-    #[test]
-    fn file_is_written_kept_and_put_back_with_its_mode() {
-        let (_folder, host) = host();
-        assert_eq!(host.observe(PATH), ObservedFile::Absent);
-        host.write(PATH, b"old\n", 0o600).unwrap();
-        assert_eq!(host.observe(PATH), ObservedFile::Present(FileState::of(b"old\n", 0o600)));
-        host.keep(PATH, Copies::Originals).unwrap();
-        host.write(PATH, b"new\n", 0o644).unwrap();
-        assert_eq!(host.observe(PATH), ObservedFile::Present(FileState::of(b"new\n", 0o644)));
-        host.put_back(PATH, Copies::Originals, &FileState::of(b"old\n", 0o600)).unwrap();
-        assert_eq!(host.observe(PATH), ObservedFile::Present(FileState::of(b"old\n", 0o600)));
-        host.remove(PATH).unwrap();
-        host.remove(PATH).unwrap();
-        assert_eq!(host.observe(PATH), ObservedFile::Absent);
-        assert_eq!(fs::read_dir(host.at("/etc/sysctl.d")).unwrap().count(), 0, "no temporary file is left");
-    }
-
-    #[test]
-    fn new_folder_of_drop_ins_is_created_and_no_other() {
-        let (_folder, host) = host();
-        host.write("/etc/chrony.d/x.conf", b"x\n", 0o644).unwrap();
-        assert!(host.write("/etc/chrony/conf.d/x.conf", b"x\n", 0o644).is_err());
-        // What a damaged record may name.
-        for path in ["/etc/shadow", "/etc/sysctl.d/../shadow", "/etc/chrony.d/../../x.conf"] {
-            assert_eq!(host.write(path, b"x\n", 0o644).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{path}");
-            assert_eq!(host.remove(path).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{path}");
-        }
-    }
-
-    #[test]
-    fn links_and_files_of_two_names_are_left_alone() {
-        let (folder, host) = host();
-        let outside = folder.path().join("outside.conf");
-        fs::write(&outside, "outside\n").unwrap();
-        symlink(&outside, host.at(PATH)).unwrap();
-        assert!(matches!(host.observe(PATH), ObservedFile::Unusable(why) if why.contains("link")));
-        fs::remove_file(host.at(PATH)).unwrap();
-        fs::hard_link(&outside, host.at(PATH)).unwrap();
-        assert!(matches!(host.observe(PATH), ObservedFile::Unusable(_)));
-        fs::create_dir(folder.path().join("elsewhere")).unwrap();
-        symlink(folder.path().join("elsewhere"), host.at("/etc/linked.d")).unwrap();
-        for path in ["/etc/linked.d/x.conf", "/etc/linked.d/conf.d/x.conf"] {
-            fs::create_dir_all(folder.path().join("elsewhere/conf.d")).unwrap();
-            assert!(matches!(host.observe(path), ObservedFile::Unusable(why) if why.contains("link")), "{path}");
-        }
-    }
-
-    #[test]
-    fn copy_that_is_not_the_recorded_one_is_not_put_back() {
-        let (_folder, host) = host();
-        host.write(PATH, b"old\n", 0o644).unwrap();
-        host.keep(PATH, Copies::Pending).unwrap();
-        fs::write(host.copy(Copies::Pending, PATH), "another\n").unwrap();
-        host.write(PATH, b"new\n", 0o644).unwrap();
-        let [old, new] = ["old\n", "new\n"].map(|content| FileState::of(content.as_bytes(), 0o644));
-        let error = host.take_back(PATH, Some(&old), Some(&new)).unwrap_err().to_string();
-        assert!(error.contains("its copy is"), "{error}");
-        assert_eq!(host.observe(PATH), ObservedFile::Present(new));
-    }
-
-    #[test]
-    fn file_of_another_group_is_left_alone() {
-        let (_folder, host) = host();
-        host.write(PATH, b"old\n", 0o640).unwrap();
-        let other = Host { owner: (host.owner.0, host.owner.1 + 1), ..host };
-        assert!(matches!(other.observe(PATH), ObservedFile::Unusable(why) if why.contains("group")));
-    }
-}
+mod tests;
