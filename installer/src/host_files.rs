@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use ipam::{AtomicFile, read_state};
 use nix::libc;
+use tunables::Refusal;
 use tunables::files::folders::locate;
 use tunables::files::guard::staged;
 use tunables::files::record::copy_name;
 use tunables::files::{FileRecord, FileState, ObservedFile};
-use tunables::keys::Refusal;
 
 /// The largest file that is kept before a policy's replaces it.
 const KEPT_MAX: u64 = 1 << 20;

@@ -98,7 +98,7 @@ impl<'a> Renderer<'a> {
         if rendered.key == key && rendered.revision == answer.document {
             return None;
         }
-        let document = NodeDocument::new(self.cluster, instance.as_deref(), &items, node.baseline());
+        let document = items.document(self.cluster, instance.as_deref(), node.baseline());
         let (document, order) = match node.takes_files() {
             true => {
                 let document = document.permit(self.grants);

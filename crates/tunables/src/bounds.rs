@@ -1,7 +1,7 @@
 //! Bounds that depend on the node: what the kernel chose at this boot, from the memory it has, and the memory itself. The agent
 //! checks them, because the controller knows neither.
 
-use crate::keys::Refusal;
+use crate::refusal::Refusal;
 
 /// Keys whose numbers must have at least this percentage of the boot's: with less, connections or programs of the node fail.
 const LEAST_PERCENT: &[(&str, u64)] = &[

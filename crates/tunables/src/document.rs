@@ -7,7 +7,6 @@ use api::node_policy::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::merge::NodeItems;
 use crate::revision;
 
 /// Where an agent takes a document, and answers with what became of it.
@@ -174,28 +173,6 @@ pub const PROBLEMS_MAX: usize = 16;
 vcn::words!(DocumentMode: Report, Apply, Keep);
 
 impl NodeDocument {
-    /// The document of a node in a cluster.
-    pub fn new(cluster: &str, instance: Option<&str>, items: &NodeItems, baseline: Baseline) -> Self {
-        let mut document = Self {
-            version: VERSION,
-            revision: String::new(),
-            cluster: cluster.to_owned(),
-            instance: instance.map(str::to_owned),
-            policies: items.policies.clone(),
-            sysctls: items.sysctls.clone(),
-            huge_pages: items.huge_pages.clone(),
-            links: items.links.clone(),
-            files: items.files.clone(),
-            restart: items.restart.clone(),
-            kubelet: items.kubelet.clone(),
-            grants: BTreeSet::new(),
-            baseline,
-            term: LeaderTerm::default(),
-        };
-        document.revision = revision::of_document(&document);
-        document
-    }
-
     /// The same, with what the cluster's owner permits.
     #[must_use]
     pub fn permit(self, grants: &[FileGrant]) -> Self {
@@ -213,10 +190,23 @@ impl NodeDocument {
         })
     }
 
-    fn named(mut self, change: impl FnOnce(&mut Self)) -> Self {
+    /// The same after a change, with its revision.
+    pub(crate) fn named(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
-        self.revision = revision::of_document(&self);
+        self.revision = self.hash();
         self
+    }
+
+    /// Of everything but version, revision, baseline and term.
+    fn hash(&self) -> String {
+        let Self { cluster, instance, policies, sysctls, huge_pages, links, .. } = self;
+        let Self { files, restart, kubelet, grants, .. } = self;
+        let others = (cluster, instance, policies, sysctls, huge_pages, links);
+        // Without files the name is that of earlier versions: an upgrade sends nothing.
+        match files.is_empty() && restart.is_empty() && kubelet.is_empty() && grants.is_empty() {
+            true => revision::of(&others),
+            false => revision::of(&(others, files, restart, kubelet, grants)),
+        }
     }
 
     /// The policy of an entry, if the index is valid.
@@ -271,8 +261,9 @@ mod tests {
             on_delete: PolicyRemoval::Restore,
         };
         let sysctl = DesiredSysctl { key: "vm.swappiness".to_owned(), value: "10".to_owned(), policy: 0 };
-        let items = NodeItems { policies: vec![policy], sysctls: vec![sysctl], ..NodeItems::default() };
-        NodeDocument::new("c", None, &items, Baseline::default())
+        let (version, cluster) = (VERSION, "c".to_owned());
+        let document = NodeDocument { version, cluster, ..NodeDocument::default() };
+        document.named(|document| (document.policies, document.sysctls) = (vec![policy], vec![sysctl]))
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod table;
 
 use std::collections::BTreeSet;
 
+use crate::refusal::Refusal;
 use crate::value::Form;
 
 pub(crate) use refused::is_of_agent;
@@ -32,21 +33,6 @@ pub enum Scope {
 }
 
 vcn::words!(Scope: Node = "node", HostNetwork = "host network only");
-
-/// Why a policy does not set something, and what to do instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// A clause: `the kubelet sets it`.
-    pub reason: &'static str,
-    /// The next step for the user, as a sentence.
-    pub next_step: &'static str,
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}. {}", self.reason, self.next_step)
-    }
-}
 
 /// Where a key is not in the table.
 pub(crate) const OUTSIDE: Refusal = Refusal {

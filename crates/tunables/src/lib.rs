@@ -19,15 +19,19 @@ pub mod keys;
 pub mod link_keys;
 pub mod links;
 pub mod merge;
+mod refusal;
+pub mod report;
 pub mod revision;
 pub mod value;
 pub mod view;
 
-pub use answer::{AnsweredPolicy, ItemReport, ItemState, NodeAnswer, PolicyState};
+pub use answer::{AnsweredPolicy, NodeAnswer, PolicyState};
 pub use document::{
     Baseline, DesiredHostFile, DesiredHugePages, DesiredLink, DesiredReservations, DesiredSysctl, DocumentMode,
     DocumentPolicy, LeaderTerm, NodeDocument,
 };
 pub use files::{FileConfirmation, FilesAnswer, FilesState};
 pub use item::{Item, LinkOption};
-pub use keys::{Key, Refusal, Scope};
+pub use keys::{Key, Scope};
+pub use refusal::Refusal;
+pub use report::{ItemReport, ItemState};

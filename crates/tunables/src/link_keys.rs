@@ -1,6 +1,7 @@
 //! Which kernel settings of a link a policy may name: `ipv4.rp_filter`, `ipv6.neigh.gc_stale_time`.
 
-use crate::keys::{OUTSIDE, Refusal, is_of_agent};
+use crate::keys::{OUTSIDE, is_of_agent};
+use crate::refusal::Refusal;
 use crate::value::Form::{self, Number};
 
 const INT: i64 = i32::MAX as i64;

@@ -7,8 +7,8 @@ use api::node_policy::{LinkOffloads, LinkSelector, LinkSettings};
 
 use crate::document::{DocumentMode, NodeDocument};
 use crate::item::{Item, LinkOption};
-use crate::keys::Refusal;
 use crate::link_keys;
+use crate::refusal::Refusal;
 
 /// A link that policies may select: no link of a pod, no bridge, no tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,11 +14,12 @@ use serde::Serialize;
 
 use crate::document::{
     Baseline, DOCUMENT_MAX, DesiredHostFile, DesiredHugePages, DesiredLink, DesiredReservations, DesiredSysctl,
-    DocumentMode, DocumentPolicy, NodeDocument, WITHOUT_FILES_MAX,
+    DocumentMode, DocumentPolicy, LeaderTerm, NodeDocument, VERSION, WITHOUT_FILES_MAX,
 };
 use crate::files::{self, reservations};
 use crate::item::{self, Item};
-use crate::keys::{self, Refusal};
+use crate::keys;
+use crate::refusal::Refusal;
 use crate::revision;
 use crate::value::is_same;
 
@@ -87,6 +88,29 @@ pub struct Conflict {
 /// The values of an item, by whether they are applied or reported.
 type Values = BTreeMap<(Item, DocumentMode), (usize, String)>;
 
+impl NodeItems {
+    /// The document of a node in a cluster. Nothing is permitted yet.
+    pub fn document(&self, cluster: &str, instance: Option<&str>, baseline: Baseline) -> NodeDocument {
+        let document = NodeDocument {
+            version: VERSION,
+            revision: String::new(),
+            cluster: cluster.to_owned(),
+            instance: instance.map(str::to_owned),
+            policies: self.policies.clone(),
+            sysctls: self.sysctls.clone(),
+            huge_pages: self.huge_pages.clone(),
+            links: self.links.clone(),
+            files: self.files.clone(),
+            restart: self.restart.clone(),
+            kubelet: self.kubelet.clone(),
+            grants: BTreeSet::new(),
+            baseline,
+            term: LeaderTerm::default(),
+        };
+        document.named(|_| ())
+    }
+}
+
 /// Merges the policies of a node. Settings that no node may have are left out: [`refusals`] names them.
 pub fn merge(policies: &[PolicyOfNode<'_>]) -> NodeItems {
     let mut sorted: Vec<&PolicyOfNode<'_>> = policies.iter().collect();
@@ -94,7 +118,7 @@ pub fn merge(policies: &[PolicyOfNode<'_>]) -> NodeItems {
     let mut left_out = Vec::new();
     loop {
         let mut items = merge_sorted(&sorted);
-        let document = NodeDocument::new("", None, &items, Baseline::default());
+        let document = items.document("", None, Baseline::default());
         let fits = |document: &NodeDocument, most: usize| {
             serde_json::to_vec(document).is_ok_and(|text| text.len() + ENVELOPE <= most)
         };

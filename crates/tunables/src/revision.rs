@@ -5,23 +5,9 @@ use api::node_policy::PolicyMode;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::document::NodeDocument;
-
 /// The revision of a policy: of its mode, priority and settings.
 pub fn of_policy(mode: PolicyMode, priority: u16, settings: &NodeSettings) -> String {
     of(&(mode, priority, settings))
-}
-
-/// The revision of a document: of everything but version, revision, baseline and term.
-pub(crate) fn of_document(document: &NodeDocument) -> String {
-    let NodeDocument { cluster, instance, policies, sysctls, huge_pages, links, .. } = document;
-    let NodeDocument { files, restart, kubelet, grants, .. } = document;
-    let others = (cluster, instance, policies, sysctls, huge_pages, links);
-    // Without files the name is that of earlier versions: an upgrade sends nothing.
-    match files.is_empty() && restart.is_empty() && kubelet.is_empty() && grants.is_empty() {
-        true => of(&others),
-        false => of(&(others, files, restart, kubelet, grants)),
-    }
 }
 
 /// The place of a node in the order of a rollout: another one for each revision, so that not always the same node is first.

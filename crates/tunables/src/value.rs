@@ -1,6 +1,6 @@
 //! Values of kernel settings: their forms, and when two texts are the same value.
 
-use crate::keys::Refusal;
+use crate::refusal::Refusal;
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::ItemReport;
+use crate::report::ItemReport;
 
 /// Where the leader shows all policies; `/NAME` behind it shows one with its nodes.
 pub const POLICIES_PATH: &str = "/policies";

@@ -31,21 +31,6 @@ const EXCEPTIONS: &[Exception] = &[
         modules: &["container", "network", "node", "oci", "services"],
         reason: "a node of the emulated VCN starts its services, and they change the VCN; it is never shipped",
     },
-    Exception {
-        folder: "crates/tunables",
-        modules: &["answer", "document", "files", "merge", "revision"],
-        reason: "a document is made by a merge and named by its revision; the plan of its files gives the states of the answer",
-    },
-    Exception {
-        folder: "crates/tunables",
-        modules: &["files::plan", "files::record"],
-        reason: "the plan is computed from the record, and its steps give the next record",
-    },
-    Exception {
-        folder: "crates/tunables",
-        modules: &["keys", "value"],
-        reason: "a key names the form of its value, and a value that does not have it is refused for its key",
-    },
 ];
 
 /// A module and one that it imports.

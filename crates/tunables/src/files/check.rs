@@ -5,7 +5,7 @@ use vcn::printable;
 
 use crate::files::folders::{Place, place};
 use crate::files::sysctl_lines;
-use crate::keys::Refusal;
+use crate::refusal::Refusal;
 
 const MODE: Refusal =
     Refusal { reason: "the mode is neither 0644, 0640 nor 0600", next_step: "Leave the mode out: 0644 applies." };

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::node_policy::{FileGrant, HostUnit};
 
-use crate::answer::{ItemReport, ItemState};
 use crate::document::{DesiredReservations, DocumentMode, NodeDocument};
 use crate::files::answer::{FilesAnswer, FilesState};
 use crate::files::folders::{Place, locate};
@@ -22,6 +21,7 @@ use crate::files::plan::{DesiredFile, DesiredFiles, FilePlan, FileReport, Observ
 use crate::files::record::{FileRecord, FileState, RecordedFile, RecordedReservations};
 use crate::files::reservations;
 use crate::item::KUBELET;
+use crate::report::{ItemReport, ItemState};
 
 /// What a comparison finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use api::node_policy::{
     DROP_IN_SUFFIX, FILE_NAME_MAX, FileGrant, HOST_FOLDERS, HostFolder, HostUnit, SYSCTL_FOLDER, SYSTEMD_FOLDER,
 };
 
-use crate::keys::Refusal;
+use crate::refusal::Refusal;
 
 /// Where a file belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

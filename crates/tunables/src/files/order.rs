@@ -7,14 +7,14 @@ use api::node_policy::{FileGrant, HostUnit, KUBELET_FOLDER, KubeletReservations,
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::answer::ItemState;
 use crate::document::{DesiredHostFile, DesiredReservations, DocumentMode, NodeDocument, is_default};
 use crate::files::folders::OWN_NAME;
 use crate::files::plan::{DesiredFile, DesiredFiles, FileReport};
 use crate::files::record::RecordedReservations;
 use crate::files::reservations::{self, folder_of, unit_drop_in};
 use crate::item::KUBELET;
-use crate::keys::Refusal;
+use crate::refusal::Refusal;
+use crate::report::ItemState;
 
 /// The version of orders. A reader refuses later ones.
 pub const VERSION: u32 = 1;

@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::node_policy::{FileGrant, HostUnit};
 
-use crate::answer::ItemState;
 use crate::files::check::{check, check_content};
 use crate::files::folders::{Place, locate};
-use crate::files::record::{FileRecord, FileState, Original, RecordedFile, RecordedReservations};
+use crate::files::record::{
+    FileRecord, FileState, Original, PendingChange, RecordedFile, RecordedReservations, VERSION,
+};
+use crate::report::ItemState;
 
 /// A file as a policy has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,6 +197,40 @@ pub(crate) fn not_granted(path: &str, policy: &str, grant: FileGrant) -> FileRep
 }
 
 impl FilePlan {
+    /// The record while the plan is carried out. It is stored before the first file changes, so that a killed program leaves what the
+    /// next one needs to bring the earlier files back.
+    pub fn begin(&self, record: &FileRecord, order: &str) -> FileRecord {
+        let mut next = record.clone();
+        let mut pending = PendingChange {
+            order: order.to_owned(),
+            units: self.restart.clone(),
+            reload: self.reload,
+            restart: record.restart.clone(),
+            owed: record.owed.clone(),
+            ..PendingChange::default()
+        };
+        for step in &self.steps {
+            if step.action.changes_file() {
+                pending.before.insert(step.path.clone(), step.before.clone());
+            }
+            pending.records.insert(step.path.clone(), record.files.get(&step.path).cloned());
+            match &step.action {
+                StepAction::Write(_) | StepAction::Note => {
+                    if let Some(entry) = &step.record {
+                        next.files.insert(step.path.clone(), entry.clone());
+                    }
+                }
+                StepAction::PutBack(_) | StepAction::Remove | StepAction::Forget => drop(next.files.remove(&step.path)),
+            }
+        }
+        next.version = VERSION;
+        next.restart.clone_from(&self.allowed);
+        // Units that wait for a permit are owed a restart, too, until a policy permits it.
+        next.owed = self.restart.union(&self.waiting).copied().collect();
+        next.pending = Some(pending);
+        next
+    }
+
     fn note_change(&mut self, place: Place, changed: &mut BTreeSet<HostUnit>) {
         self.reload |= place.is_of_systemd();
         changed.extend(place.unit);

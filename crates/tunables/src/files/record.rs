@@ -8,10 +8,9 @@ use api::node_policy::{HostUnit, KubeletReservations};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::answer::ItemState;
 use crate::document::is_default;
-use crate::files::plan::{FilePlan, StepAction};
 use crate::files::reservations;
+use crate::report::ItemState;
 
 /// The version of the record. A reader refuses later ones.
 pub const VERSION: u32 = 1;
@@ -169,41 +168,6 @@ impl FileRecord {
     pub fn is_of(&self, cluster: &str, instance: Option<&str>) -> bool {
         let is_same_instance = self.instance.as_deref().zip(instance).is_none_or(|(own, other)| own == other);
         self.cluster == cluster && is_same_instance
-    }
-
-    /// The record while a plan is carried out. It is stored before the first file changes, so that a killed program leaves what the
-    /// next one needs to bring the earlier files back.
-    #[must_use]
-    pub fn begin(&self, plan: &FilePlan, order: &str) -> Self {
-        let mut next = self.clone();
-        let mut pending = PendingChange {
-            order: order.to_owned(),
-            units: plan.restart.clone(),
-            reload: plan.reload,
-            restart: self.restart.clone(),
-            owed: self.owed.clone(),
-            ..PendingChange::default()
-        };
-        for step in &plan.steps {
-            if step.action.changes_file() {
-                pending.before.insert(step.path.clone(), step.before.clone());
-            }
-            pending.records.insert(step.path.clone(), self.files.get(&step.path).cloned());
-            match &step.action {
-                StepAction::Write(_) | StepAction::Note => {
-                    if let Some(record) = &step.record {
-                        next.files.insert(step.path.clone(), record.clone());
-                    }
-                }
-                StepAction::PutBack(_) | StepAction::Remove | StepAction::Forget => drop(next.files.remove(&step.path)),
-            }
-        }
-        next.version = VERSION;
-        next.restart.clone_from(&plan.allowed);
-        // Units that wait for a permit are owed a restart, too, until a policy permits it.
-        next.owed = plan.restart.union(&plan.waiting).copied().collect();
-        next.pending = Some(pending);
-        next
     }
 
     /// The record after everything is done and confirmed: units that restarted are not owed any more.

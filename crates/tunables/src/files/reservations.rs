@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use api::node_policy::{KUBELET_FOLDER, KubeletReservations};
 use serde_json::{Value, json};
 
-use crate::keys::Refusal;
+use crate::refusal::Refusal;
 
 /// The resources that a kubelet reserves.
 const RESOURCES: [&str; 4] = ["cpu", "ephemeral-storage", "memory", "pid"];

@@ -1,6 +1,7 @@
 //! Lines of a file in sysctl.d. systemd-sysctl sets them as root on the host, so a file could do what a policy's `sysctls` must not.
 
-use crate::keys::{self, Refusal};
+use crate::keys;
+use crate::refusal::Refusal;
 
 const FORM: Refusal = Refusal {
     reason: "a line is neither a comment nor one setting with its value",

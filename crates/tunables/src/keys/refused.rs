@@ -1,6 +1,6 @@
 //! Keys that no policy sets, each with what to do instead.
 
-use crate::keys::Refusal;
+use crate::refusal::Refusal;
 
 /// Settings of a link that the agent sets, on links that it configures.
 const OF_THE_AGENT: &[&str] = &[

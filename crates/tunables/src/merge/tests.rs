@@ -117,6 +117,6 @@ fn policies_beyond_the_document_are_left_out_by_precedence() {
     assert_eq!(items.left_out[0], "policy-49");
     let instance = format!("ocid1.instance.oc1.eu-frankfurt-1.{}", "a".repeat(60));
     let baseline = Baseline::new(true, (0..40).map(|number| format!("a_problem_with_a_long_name_{number}")));
-    let document = NodeDocument::new(&"u".repeat(36), Some(&instance), &items, baseline);
+    let document = items.document(&"u".repeat(36), Some(&instance), baseline);
     assert!(serde_json::to_vec(&document).unwrap().len() <= DOCUMENT_MAX);
 }

@@ -105,7 +105,7 @@ impl<U: Units> Change<'_, U> {
                 Err(error) => Outcome::Failed(error),
             };
         }
-        let begun = record.begin(&plan, identity.order);
+        let begun = plan.begin(&record, identity.order);
         if let Err(error) = self.prepare(&plan, &begun).await {
             // No file has changed yet.
             let undone = self.units.stop(GUARD_UNIT).await.and_then(|()| self.store(&record));

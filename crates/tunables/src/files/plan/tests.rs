@@ -197,7 +197,7 @@ impl Node {
     fn carry_out(&mut self, desired: &DesiredFiles, is_confirmed: bool) {
         let plan = self.plan(desired);
         let before = self.files.clone();
-        self.record = self.record.begin(&plan, "order");
+        self.record = plan.begin(&self.record, "order");
         for step in plan.steps {
             let is_first = step.record.as_ref().is_some_and(
                 |record| matches!(&record.original, Original::Kept(original) if Some(original) == step.before.as_ref()),
