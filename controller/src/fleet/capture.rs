@@ -233,6 +233,8 @@ mod tests {
         let reading = async { while chunks.next().await.is_ok() {} };
         // Fast enough: two windows with the least bytes. Then a byte every 39 s.
         let sending = async {
+            // Never at the end of a window.
+            sleep(Duration::from_secs(10)).await;
             for pause in [30, 30, 30, 30] {
                 out.send(vec![0; PACE_BYTES as usize / 2].into()).await.unwrap();
                 sleep(Duration::from_secs(pause)).await;
