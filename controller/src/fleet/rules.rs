@@ -76,7 +76,7 @@ mod tests {
             }
             assert!(make.arg(&file).status().unwrap().success());
             let error = chain(&FleetRules::read(&file).await.unwrap_err());
-            assert!(error.ends_with("it is no regular file"), "{special}: {error}");
+            assert!(error.ends_with("it is not a regular file"), "{special}: {error}");
         }
         std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, r#"{"rules": []}"#).unwrap();

@@ -27,7 +27,7 @@ async fn valid_change_restarts_the_leader_in_place_with_its_lease() {
 
     std::fs::write(&file, "LOG_LEVEL=loud\nPOLL_SECOND=1\n").unwrap();
     wait_until("it is reported", async || one.metric("oke_node_controller_configuration_invalid ") == Some(1.0)).await;
-    assert!(one.log().contains("POLL_SECOND is no key; did you mean POLL_SECONDS?"), "{}", one.log());
+    assert!(one.log().contains("POLL_SECOND is not a key; did you mean POLL_SECONDS?"), "{}", one.log());
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
     assert!(!one.log().contains(r#""level":"DEBUG""#), "{}", one.log());

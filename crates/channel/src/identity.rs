@@ -19,7 +19,7 @@ pub struct Identity {
     fingerprint: Fingerprint,
 }
 
-/// Why there is no key pair.
+/// Why there is not a key pair.
 #[derive(Debug, Error)]
 pub enum IdentityError {
     /// The cryptographic library made none.

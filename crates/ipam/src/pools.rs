@@ -290,7 +290,7 @@ impl TryFrom<VnicDocument> for VnicPool {
             let ranges = pool.addresses.iter().map(IpNetwork::ip);
             let mut all = ranges.chain(pool.reserved.iter().copied()).chain([pool.router]);
             if let Some(stray) = all.find(|address| Family::of(*address) != family) {
-                return Err(format!("{stray} is no {family} address"));
+                return Err(format!("{stray} is not an {family} address"));
             }
         }
         Ok(Self { vnic_id, link, mac, link_has_mac, mtu, table, purpose, attach, families })

@@ -145,7 +145,7 @@ impl Read {
             match keys.find(&name).filter(|key| given.place == Place::Flag || !key.is_for_tests()) {
                 None => {
                     let nearest = keys.nearest(&name);
-                    let problem = Problem::new(given.place, name, "is no key").instead(nearest);
+                    let problem = Problem::new(given.place, name, "is not a key").instead(nearest);
                     self.problems.push(problem);
                 }
                 Some(_) if given.value.is_empty() && given.place != Place::Flag => {}

@@ -76,7 +76,7 @@ fn greeting(mut stream: &Socket, end: Instant) -> io::Result<()> {
     if read == GREETING {
         Ok(())
     } else {
-        Err(io::Error::new(ErrorKind::InvalidData, "the program on the port is no receiver of a network test"))
+        Err(io::Error::new(ErrorKind::InvalidData, "the program on the port is not a receiver of a network test"))
     }
 }
 

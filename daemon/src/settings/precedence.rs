@@ -83,12 +83,12 @@ COMPLETELY_FOREIGN_KEY=1
             r#"agent.conf, line 5: "what is this" is not KEY=value"#,
             "agent.conf, line 7: STATE_DIR is set twice",
             r#"agent.conf, line 8: NPN_FILE is "/x": values are taken as they are, so leave the quotes out"#,
-            "agent.conf, line 2: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
+            "agent.conf, line 2: RESYNC_SECOND is not a key; did you mean RESYNC_SECONDS?",
             r#"agent.conf, line 3: LOG_LEVEL is "wran", which is none of error, warn, info, debug, trace; did you mean warn?"#,
-            "agent.conf, line 4: resync-seconds is no key; did you mean RESYNC_SECONDS?",
+            "agent.conf, line 4: resync-seconds is not a key; did you mean RESYNC_SECONDS?",
             r#"agent.conf, line 6: STATE_DIR is "run": not an absolute path"#,
-            "agent.conf, line 9: COMPLETELY_FOREIGN_KEY is no key",
-            "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
+            "agent.conf, line 9: COMPLETELY_FOREIGN_KEY is not a key",
+            "environment: DETACH_GRACE_SECOND is not a key; did you mean DETACH_GRACE_SECONDS?",
             r#"environment: OCI_METADATA_BASE_URL is "nonsense": using "nonsense" as the metadata service's base URL: not an http:// URL"#,
             r#"environment: PODS_MAY_USE_METADATA is "Deny", which is none of allow, deny; did you mean deny?"#,
             r#"command line: BM_PORT_0 is "a name": "a name" is not a link name: it contains '/', ':', '%', NUL or white space"#,
@@ -166,7 +166,7 @@ fn nic_kind_of_tests_is_set_by_command_line_only() {
     let set = [("TEST_NIC_KIND", "veth")];
     assert_eq!(of("", &[], &[]), Ok(LinkKindName::HARDWARE));
     assert_eq!(of("", &[], &set), Ok(LinkKindName::new(Some("veth".to_owned()))));
-    assert_eq!(of("", &set, &[]), Err(vec!["environment: TEST_NIC_KIND is no key".to_owned()]));
-    assert_eq!(of("TEST_NIC_KIND=veth", &[], &[]), Err(vec!["agent.conf, line 1: TEST_NIC_KIND is no key".to_owned()]));
+    assert_eq!(of("", &set, &[]), Err(vec!["environment: TEST_NIC_KIND is not a key".to_owned()]));
+    assert_eq!(of("TEST_NIC_KIND=veth", &[], &[]), Err(vec!["agent.conf, line 1: TEST_NIC_KIND is not a key".to_owned()]));
     assert!(keys().iter().all(|key| key.name() != "TEST_NIC_KIND"), "no document, chart or add-on names it");
 }

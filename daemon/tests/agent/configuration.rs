@@ -28,9 +28,9 @@ fn agent_refuses_wrong_configuration_and_reports_all_problems() {
     let said = String::from_utf8(output.stderr).unwrap().replace(DEFAULT_CONFIG, "FILE");
     assert_eq!(output.status.code(), Some(2), "{said}");
     for line in [
-        "FILE, line 1: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
+        "FILE, line 1: RESYNC_SECOND is not a key; did you mean RESYNC_SECONDS?",
         "FILE, line 3: PODS_MAY_USE_METADATA is \"no\", which is none of allow, deny",
-        "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
+        "environment: DETACH_GRACE_SECOND is not a key; did you mean DETACH_GRACE_SECONDS?",
         "command line: BM_PORT_0 is \"a port\": \"a port\" is not a link name",
     ] {
         assert!(said.contains(line), "{line} is not in\n{said}");
@@ -43,7 +43,7 @@ fn agent_refuses_wrong_configuration_and_reports_all_problems() {
 /// The file is gone as `kubectl delete configmap` leaves an optional volume.
 #[test]
 fn missing_or_invalid_configuration_is_reported_and_the_old_one_stays() {
-    let unknown_key = "line 2: RESYNK_SECONDS is no key; did you mean RESYNC_SECONDS?";
+    let unknown_key = "line 2: RESYNK_SECONDS is not a key; did you mean RESYNC_SECONDS?";
     for (invalid, said) in [(None, "it is gone"), (Some("POD_MTU=8500\nRESYNK_SECONDS=9\n"), unknown_key)] {
         let node = Node::with_pods();
         let agent = configured_at_rest(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");

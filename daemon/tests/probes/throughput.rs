@@ -76,7 +76,7 @@ fn other_programs_on_the_port_are_sent_nothing() {
     assert_eq!(used, "prepare the probe: listen on 10.0.20.2:8443: Address already in use (os error 98)");
     let report =
         lab.ask("front-1", &ProbeRequest::new(Task::Send(lab.case(ProbeKind::Throughput, PORT).send))).unwrap();
-    let other = Failure::Invalid("the program on the port is no receiver of a network test".to_owned());
+    let other = Failure::Invalid("the program on the port is not a receiver of a network test".to_owned());
     assert_eq!((report.tally.received, report.tally.failure), (0, Some(other)));
 }
 

@@ -181,7 +181,7 @@ fn document(our_part: &Value, disk: Option<&Value>, is_ours: &dyn Fn(&str) -> bo
 /// What another program changed of our part.
 fn difference(our_part: &Value, present: Option<&ConfText>) -> String {
     let Some(present) = present else { return "it was removed".to_owned() };
-    let Some(disk) = present.list() else { return "it is no list of plugins any more".to_owned() };
+    let Some(disk) = present.list() else { return "it is no longer a list of plugins".to_owned() };
     let mut changes = Vec::new();
     for (key, value) in our_part.as_object().into_iter().flatten().filter(|(key, _)| *key != PLUGINS) {
         match disk.get(key) {

@@ -50,7 +50,7 @@ pub(crate) fn grant<'a>(
         return refused(format!("VNIC {name} has no addresses for pods yet; the runtime tries again"));
     }
     if let Some(ip) = requested.ips.iter().find(|ip| !gives(vnic, offer, **ip)) {
-        return refused(format!("{ip} is no address that VNIC {name} has for pods"));
+        return refused(format!("{ip} is not an address that VNIC {name} has for pods"));
     }
     Ok(VnicGrant { vnic, offer, requested })
 }

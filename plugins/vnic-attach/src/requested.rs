@@ -133,7 +133,7 @@ fn listed(text: &str, own: &IfName) -> Result<Vec<InterfaceRequest>, String> {
 
 fn of_json(text: &str) -> Result<Vec<Entry>, String> {
     let items: Vec<Value> =
-        serde_json::from_str(text).map_err(|error| quoted(&format!("it is no JSON list: {error}")))?;
+        serde_json::from_str(text).map_err(|error| quoted(&format!("it is not a JSON list: {error}")))?;
     if items.len() > MAX_ENTRIES {
         return Err(format!("it asks for {} interfaces, and {MAX_ENTRIES} are allowed", items.len()));
     }
@@ -220,7 +220,7 @@ mod tests {
         let long = format!("{}@net1", "a".repeat(200));
         for (text, complaint) in [
             (many.as_str(), "it asks for 1000 interfaces"),
-            (&deep, "it is no JSON list: recursion limit"),
+            (&deep, "it is not a JSON list: recursion limit"),
             (&huge, "it has 100000 bytes"),
             (&long, "[0]: vnic: \"aaaa"),
             (r#"[{"vnic":"a","stateDir":"/etc"}]"#, "[0]: unknown field `stateDir`"),

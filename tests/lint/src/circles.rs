@@ -64,7 +64,7 @@ fn check_crate(tree: &Tree, folder: &str, exceptions: &[Exception]) -> Vec<Findi
         found.push(Finding::new("circles", *place, message));
     }
     found.extend(unused.into_iter().map(|known| {
-        let message = format!("{} of {folder} are no circle: remove their exception", known.modules.join(", "));
+        let message = format!("{} of {folder} do not form a circle: remove their exception", known.modules.join(", "));
         Finding::new("circles", "tests/lint/src/circles.rs", message)
     }));
     found
@@ -244,7 +244,7 @@ mod tests {
         let exceptions = [exception("p", &["b", "a"]), exception("q", &["x", "y"])];
         let files = [("a.rs", "use crate::b::B;"), ("b.rs", "use crate::a::A;")];
         assert_eq!(found(&files, &exceptions), [""; 0]);
-        let stale = "tests/lint/src/circles.rs: b, a of p are no circle: remove their exception";
+        let stale = "tests/lint/src/circles.rs: b, a of p do not form a circle: remove their exception";
         assert_eq!(found(&[("a.rs", "use crate::b::B;"), ("b.rs", "")], &exceptions), [stale]);
     }
 }

@@ -78,7 +78,7 @@ fn an_error_about_something_huge_is_short_and_whole() {
         (Call::of("ADD").with("CNI_ARGS", long.clone()).run(), "the runtime sets them"),
         (Call::of("ADD").with("CNI_CONTAINERID", format!("/{long}")).run(), "the runtime sets them"),
         (Call::of("ADD").with("CNI_IFNAME", long.clone()).run(), "the runtime sets them"),
-        (Call::of(&long).run(), "or is no CNI runtime"),
+        (Call::of(&long).run(), "or is not a CNI runtime"),
     ];
     for (outcome, next) in calls {
         let message = outcome.message();

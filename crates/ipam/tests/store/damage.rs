@@ -298,6 +298,6 @@ fn pools_with_address_of_the_wrong_family_are_damaged() {
         fs::write(&path, sound.replace(own, other)).unwrap();
         let error = Pools::read(dir.path(), &boot()).unwrap_err();
         let cause = std::error::Error::source(&error).unwrap().to_string();
-        assert!(matches!(error, Error::Damaged { .. }) && cause.contains("is no IPv"), "{cause}");
+        assert!(matches!(error, Error::Damaged { .. }) && cause.contains("is not an IPv"), "{cause}");
     }
 }

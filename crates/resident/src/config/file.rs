@@ -27,7 +27,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     if !file.metadata()?.is_file() {
-        return refused("it is no regular file");
+        return refused("it is not a regular file");
     }
     let mut text = String::new();
     if file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_FILE_BYTES {
@@ -85,10 +85,10 @@ mod tests {
         let path = directory.path().join("agent.conf");
         let refused = || read(&path).unwrap_err().to_string();
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(refused(), "it is no regular file");
+        assert_eq!(refused(), "it is not a regular file");
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-        assert_eq!(refused(), "it is no regular file");
+        assert_eq!(refused(), "it is not a regular file");
         fs::remove_file(&path).unwrap();
         fs::write(&path, [b'K', b'=', 0xff, 0xfe, 0]).unwrap();
         assert!(refused().contains("UTF-8"), "{}", refused());

@@ -75,7 +75,7 @@ impl Keys {
             if self.find(name).is_some() {
                 given.push((name.clone(), GivenValue { value: value.clone(), place: Place::Environment }));
             } else if let Some(key) = self.iter().find(|key| distance(name, &key.name) <= slip(name)) {
-                let problem = Problem::new(Place::Environment, name, "is no key").instead(Some(key.name.clone()));
+                let problem = Problem::new(Place::Environment, name, "is not a key").instead(Some(key.name.clone()));
                 wrong.push(problem);
             }
         }

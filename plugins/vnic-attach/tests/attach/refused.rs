@@ -20,8 +20,8 @@ fn unavailable_request_is_refused_immediately_with_its_reason() {
         ("v2", "VNIC v2 is being removed"),
         ("v0@eth0", "interface eth0 is the pod's own"),
         ("v0,v0@x", "VNIC v0 is requested twice"),
-        (r#"[{"vnic":"v0","ips":["10.0.0.99"]}]"#, "10.0.0.99 is no address that VNIC v0 has"),
-        (r#"[{"vnic":"v1","ips":["10.0.1.17"]}]"#, "10.0.1.17 is no address that VNIC v1 has"),
+        (r#"[{"vnic":"v0","ips":["10.0.0.99"]}]"#, "10.0.0.99 is not an address that VNIC v0 has"),
+        (r#"[{"vnic":"v1","ips":["10.0.1.17"]}]"#, "10.0.1.17 is not an address that VNIC v1 has"),
         (r#"[{"vnic":"v0","path":"/etc"}]"#, "annotation oke.oraclecloud.com/interfaces: [0]: unknown field `path`"),
         // What is refused for the last entry leaves nothing of the first.
         ("v0,storage", "no VNIC named storage"),
@@ -123,7 +123,7 @@ fn delegate_refuses_what_it_cannot_give_and_shows_the_value() {
         (json!({"ips": ["10.0.0.300"]}), "", 6, "invalid IP address \"10.0.0.300\""),
         (json!({"runtimeConfig": {"ips": ["x"]}}), "", 11, "runtimeConfig.ips: invalid IP address \"x\""),
         (json!({"runtimeConfig": {"ips": {"a": "10.0.0.13"}}}), "", 11, "it must be a list of addresses"),
-        (json!({}), ";IP=10.0.0.99", 11, "10.0.0.99 is no address that VNIC v0 has"),
+        (json!({}), ";IP=10.0.0.99", 11, "10.0.0.99 is not an address that VNIC v0 has"),
         (json!({"ips": "10.0.0.13"}), ";IP=10.0.0.14", 11, "more than one IPv4 address: 10.0.0.13 and 10.0.0.14"),
     ] {
         let mut call = world.delegated("ADD", &pod, "v0", "net1");
