@@ -1,4 +1,4 @@
-//! The fleet: the leader asks each agent for the summary of its node, keeps the latest one in memory, and writes conditions
+//! The fleet: the leader requests from each agent the summary of its node, keeps the latest one in memory, and writes conditions
 //! of Nodes when a state changes. While nothing changes, it writes nothing (P3).
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //!
 //! [`bundle`] and [`capture`] relay what agents send for support, as one stream.
 //!
-//! Summaries are lost with the leader: the next one asks every agent within half a minute, and judges a node only after its
+//! Summaries are lost with the leader: the next one queries every agent within half a minute, and judges a node only after its
 //! first answer.
 
 pub(crate) mod account;

@@ -296,7 +296,7 @@ impl LeaderContext {
     }
 }
 
-/// Lets the metrics ask for what changes all the time.
+/// Lets the metrics read what changes all the time.
 fn measure(
     status_server: &StatusServer,
     work: &Work<Ocid>,
@@ -305,7 +305,7 @@ fn measure(
     roster: Arc<SharedRoster>,
 ) {
     let (work, store, watches) = (work.clone(), store.clone(), status_server.watches.clone());
-    status_server.metrics.ask(move || Snapshot {
+    status_server.metrics.set_source(move || Snapshot {
         depth: work.depth(),
         census: store.attachments().census(),
         budget: budget.state(),

@@ -22,7 +22,7 @@ use crate::attachment::mark::Mark;
 use crate::cloud::{NoClient, connect};
 use crate::cluster::client;
 use crate::cluster::store::{PoolAnswer, Store};
-use crate::profile::node_pools::ask;
+use crate::profile::node_pools::read_node_pool;
 use crate::profile::plan::removal::{DeletionGrace, UnwantedObjects};
 use crate::profile::plan::step::Step;
 use crate::profile::plan::{Plan, plan};
@@ -101,7 +101,7 @@ async fn read_node_pools(settings: &Settings, store: &Store) {
         Ok(oci) => {
             let reads = instances.iter().map(|instance| {
                 let oci = oci.clone();
-                async move { (instance.clone(), ask(&oci, instance).await) }
+                async move { (instance.clone(), read_node_pool(&oci, instance).await) }
             });
             cloud::within(reads, Instant::now() + DEADLINE).await
         }

@@ -29,7 +29,7 @@ impl Deref for Settings {
 }
 
 impl Settings {
-    /// How often agents are asked.
+    /// How often agents are polled.
     pub(crate) const fn poll_limits(&self) -> PollLimits {
         PollLimits { interval: self.options.agent_poll, silence: self.options.agent_silent }
     }

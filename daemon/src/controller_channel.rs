@@ -1,4 +1,4 @@
-//! The channel on which the controller asks for this node's health: TLS with pinned keys at the node's address. The agent's key
+//! The channel on which the controller reads this node's health: TLS with pinned keys at the node's address. The agent's key
 //! is new with each process; its fingerprint is an annotation of the agent's own Pod. Nothing on the node waits for it.
 //!
 //! ```text

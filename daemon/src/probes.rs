@@ -1,4 +1,4 @@
-//! Probes for network tests: sent from the host's namespace as the controller asks, within the bounds of
+//! Probes for network tests: sent from the host's namespace as the controller requests, within the bounds of
 //! [`nettest::probe::bounds`]. Each task takes seconds, on a thread of its own; it changes nothing on the host and keeps nothing.
 //!
 //! ```text

@@ -25,7 +25,7 @@ pub const AGENT_LOCK: &str = "agent.lock";
 #[derive(Clone, Debug)]
 pub struct Settings {
     options: Options,
-    /// Where the controller asks for this node's health, unless it may not or the address is unknown.
+    /// Where the controller reads this node's health, unless it may not or the address is unknown.
     pub channel: Option<SocketAddr>,
     /// Where metrics are served to other machines.
     pub metrics_port: Option<MetricsPort>,
@@ -77,7 +77,7 @@ impl Settings {
         LinkKindName::new(self.test_nic_kind.clone())
     }
 
-    /// The socket that the subcommands ask.
+    /// The socket that the subcommands use.
     pub fn socket(&self) -> PathBuf {
         self.state_dir.join(AGENT_SOCKET)
     }

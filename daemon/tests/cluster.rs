@@ -184,7 +184,7 @@ fn watch_follows_only_the_object_of_this_instance() {
     cluster.node.wait_ready(&agent);
     assert_eq!(cluster.offered(), ["pods"]);
     let mut source = cluster.source();
-    // Since it was asked, which it is at each news; an hour, if it were by the timer.
+    // Since it was read, as at each news; an hour, if it were by the timer.
     let age = source.as_object_mut().unwrap().remove("ageSeconds").unwrap();
     assert!(age.as_u64().is_some_and(|age| age < 60), "{age}");
     assert_eq!(source, json!({"name": "native-pod-network", "summary": "SUCCESS"}));
@@ -417,7 +417,7 @@ fn okes_daemonset_is_followed_by_one_watch() {
         }
         wait_for("the news", || is_seen() == present, || format!("{present}\n{}", agent.log()));
     }
-    // The timer asks for nothing.
+    // The timer reads nothing.
     cluster.node.wait_timer_passes(&agent, 5);
     assert_eq!(((lists(), ended()), watches()), (before, 1));
 

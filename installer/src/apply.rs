@@ -107,7 +107,7 @@ impl Applier<'_> {
         let still_ours = self.still_ours;
         let check = || {
             unchanged(target, found.map(|found| &found.contents[..]))?;
-            // Asking plugins and writing binaries takes seconds; a pod of another network that came since may have one of
+            // Calling plugins and writing binaries takes seconds; a pod of another network that came since may have one of
             // our addresses.
             let appears = change.is_conflist() && found.is_none();
             if appears && !still_ours() { Err(Error::Raced { target: target.clone() }) } else { Ok(()) }
@@ -124,7 +124,7 @@ impl Applier<'_> {
             known.plugins.extend(kinds);
             self.keep();
         }
-        // Readable by root alone, as the CIS benchmark asks; the runtime is root. A mode that was changed since stays.
+        // Readable by root alone, as the CIS benchmark demands; the runtime is root. A mode that was changed since stays.
         let mode = found.map_or(0o600, |found| found.mode);
         replace(target, format!("{:#}\n", change.document).as_bytes(), mode, |_| check())?;
         if change.reverted.is_some() {

@@ -20,7 +20,7 @@ const OKE_STATE_DIR: &str = "/dev/shm/oci-cni";
 /// Installs the VCN-native CNI binaries and configuration if the cluster uses VCN-native pod networking.
 ///
 /// Prints the decision, the signal that decided, and the changes (with --dry-run: planned changes). Signals are options,
-/// because this command asks no API; the node agent reads them itself. Without any signal, it changes nothing. Exit status:
+/// because this command reads no API; the node agent reads them itself. Without any signal, it changes nothing. Exit status:
 /// 0 in sync with the decision, 1 failure, 64 usage error, 75 refused for now (uninstall).
 #[derive(Clone, Debug, Parser)]
 #[command(name = "oke-cni-installer", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]

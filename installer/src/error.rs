@@ -24,7 +24,7 @@ pub enum Error {
     #[error("putting {} in place: {reason}", path.display())]
     InTheWay { path: PathBuf, reason: String },
     /// Our own plugin does not answer VERSION, or not with the version of our configuration.
-    #[error("asking {} for its CNI versions: {reason}", path.display())]
+    #[error("querying {} for its CNI versions: {reason}", path.display())]
     Version { path: PathBuf, reason: String },
     /// This container cannot write the host's files of NodePolicies.
     #[error("restoring {}: /etc of the host is not mounted; run the uninstaller (manifests/uninstall)", paths.join(", "))]

@@ -22,7 +22,7 @@ enum Mode {
     DryRun,
 }
 
-/// Brings the node to what settings and signals ask for. `usable` says that a pod could get an address now.
+/// Brings the node to what settings and signals require. `usable` says that a pod could get an address now.
 ///
 /// On success the binaries are in place if the decision is to install, and so is the configuration once `usable`. Failures
 /// are in the report; everything else was done, and another call tries again.

@@ -1,4 +1,4 @@
-//! What is known about the cluster's pod network: an operator's setting, and what the caller read. This crate asks no API.
+//! What is known about the cluster's pod network: an operator's setting, and what the caller read. This crate reads no API.
 
 /// The node label that OKE sets to `true` or `false`: the strongest signal.
 pub(crate) const NODE_LABEL: &str = "oci.oraclecloud.com/vcn-native-ip-cni";

@@ -1,5 +1,5 @@
 //! The CNI versions that plugin binaries speak, by their answers to VERSION. A configuration may only promise what every
-//! binary of the chain speaks, because a runtime uses the highest promised version without asking.
+//! binary of the chain speaks, because a runtime uses the highest promised version without a check.
 
 #[cfg(test)]
 mod tests;
@@ -68,12 +68,12 @@ impl FromStr for Version {
 }
 
 /// A binary's answer to VERSION.
-pub(crate) fn ask(path: &Path) -> Answer {
-    ask_within(path, DEADLINE).unwrap_or_else(Answer::Failed)
+pub(crate) fn query(path: &Path) -> Answer {
+    query_within(path, DEADLINE).unwrap_or_else(Answer::Failed)
 }
 
 /// One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
-fn ask_within(path: &Path, deadline: Duration) -> Result<Answer, String> {
+fn query_within(path: &Path, deadline: Duration) -> Result<Answer, String> {
     let end = Instant::now() + deadline;
     let mut command = Command::new(path);
     command.env_clear().env("CNI_COMMAND", "VERSION").process_group(0);

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// The command
     #[command(subcommand)]
     pub command: Command,
-    /// Where to ask.
+    /// Which cluster to use.
     #[command(flatten)]
     pub target: Target,
 }
@@ -44,7 +44,7 @@ Examples:
   kubectl oke-node node 10.0.0.2                  everything about one node, and what to do
   kubectl oke-node explain conntrack_use          what a name means, without a cluster";
 
-/// Where to ask.
+/// Which cluster to use.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Target {
     /// The kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]

@@ -117,7 +117,7 @@ impl Fabric {
         let mut out = Vec::new();
         for due in self.neighbours.due(now) {
             match due {
-                NeighbourTimer::Ask((port, address)) => out.extend(self.question(port, address)),
+                NeighbourTimer::Request((port, address)) => out.extend(self.question(port, address)),
                 NeighbourTimer::GiveUp((port, address), frames) => {
                     for _ in 0..frames {
                         self.count(port, DropReason::NoAnswer(address), None);

@@ -1,4 +1,4 @@
-//! The running VCN: its parts and what can be asked about them. Subnets and nodes are built in `build.rs`,
+//! The running VCN: its parts and their state. Subnets and nodes are built in `build.rs`,
 //! VNICs come and go in `attach.rs`,
 //! their addresses in `assign.rs`.
 

@@ -1,6 +1,6 @@
 // Lets a user-mode-linux kernel run on a processor with AMX. It restores 2,696 bytes of registers of its processes (all up to AVX-512),
 // but the host's kernel accepts only the whole state: 11,008 bytes with AMX. This library, loaded before libc, fills the rest with what
-// the process has. Guest programs never use AMX, because a process must ask for it (arch_prctl), and the guest's kernel cannot.
+// the process has. Guest programs never use AMX, because a process must request it (arch_prctl), and the guest's kernel cannot.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>

@@ -189,7 +189,7 @@ impl<O: Objects> Applier<'_, O> {
             }
             Action::Attach(request, token) => {
                 let made = cloud.attach_vnic(request, token).await.map_err(StepError::Cloud)?;
-                tracing::info!(event = "vnic.asked", object = step.object, attachment = %made.value.id);
+                tracing::info!(event = "vnic.attaching", object = step.object, attachment = %made.value.id);
             }
             Action::Detach(attachment) => cloud.detach_vnic(attachment, None).await.map_err(StepError::Cloud)?,
             Action::Update(vnic, change) | Action::Disown(vnic, change) => {

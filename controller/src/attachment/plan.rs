@@ -89,7 +89,7 @@ pub(crate) struct Plan {
     /// The backoff that ends first, after failed attempts.
     pub backoff: Option<Pause>,
     /// Whether a step depends on the instance's pod network, which was not read: read it, and plan again.
-    pub asks_pod_network: bool,
+    pub needs_pod_network: bool,
     /// Whether something waits for a change of it that no watch reports.
     pub held: bool,
     /// VNICs with our tags whose objects are missing, or have another VNIC.

@@ -125,7 +125,7 @@ impl<O: Objects> AttachmentWorker<O> {
             }
             let mut reading = self.read(instance, objects, memory).await?;
             let mut planned = self.plan(objects, &reading, memory, &progress);
-            if planned.asks_pod_network {
+            if planned.needs_pod_network {
                 reading.observed.pod_network = Some(self.objects.pod_network(instance).await?);
                 planned = self.plan(objects, &reading, memory, &progress);
             }

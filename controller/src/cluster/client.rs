@@ -73,7 +73,7 @@ pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>, reading: Duration)
 /// For how long, and when, one request is retried.
 #[derive(Clone)]
 struct RequestRetry {
-    /// Recognizes a refusal, and how long the API server asks clients to wait.
+    /// Recognizes a refusal, and the wait that the API server demands.
     pauses: RetryPolicy,
     refused: Option<Instant>,
     reading: Duration,

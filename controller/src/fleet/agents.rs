@@ -46,7 +46,7 @@ pub(crate) struct AgentPod {
     created: Option<Timestamp>,
 }
 
-/// Why a node's agent cannot be asked.
+/// Why a node's agent cannot be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum NoPeer {
     #[error("no agent runs on the node")]
@@ -104,7 +104,7 @@ impl AgentPod {
 }
 
 impl AgentPods {
-    /// The agent of a node: of several, one that can be asked, and the youngest.
+    /// The agent of a node: of several, one that can be queried, and the youngest.
     pub(crate) fn peer(&self, node: &str) -> Result<Peer, NoPeer> {
         let of_node = self.by_node.range((node.to_owned(), String::new())..).take_while(|(other, _)| other == node);
         let pods = of_node.filter_map(|(_, pod)| self.pods.get(pod));

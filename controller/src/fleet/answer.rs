@@ -79,7 +79,7 @@ pub(crate) async fn update_rules(client: &Client, poll: &Poll, answer: &Answer) 
     }
 }
 
-/// Asks an agent for everything about its node.
+/// Requests everything about its node from an agent.
 pub(crate) async fn details(client: &Client, peer: Peer) -> Result<Value, AnswerError> {
     let Reply { status, body, .. } = client.send(peer, Request::get("/v1/node"), LIMIT).await?;
     match status {

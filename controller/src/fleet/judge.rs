@@ -29,7 +29,7 @@ const REASON_MAX: usize = 64;
 /// What is known of a node's agent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AgentFacts<'a> {
-    /// It has not answered this leader yet, and was not asked for long.
+    /// It has not answered this leader yet, and was not queried for long.
     Pending { is_failing: bool },
     /// It answered, within the bound.
     Answered { summary: &'a Summary, is_failing: bool },
@@ -45,7 +45,7 @@ pub(crate) struct NodeFacts<'a> {
     /// Our conditions that it has.
     pub conditions: &'a [NodeCondition],
     pub agent: AgentFacts<'a>,
-    /// Whether it is in the sample of nodes that were asked last.
+    /// Whether it is in the sample of nodes that were queried last.
     pub is_in_sample: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct UnknownHold {
 }
 
 impl UnknownHold {
-    /// Applies it to a judgement of `now`. Each silent node must be asked again within `time`.
+    /// Applies it to a judgement of `now`. Each silent node must be queried again within `time`.
     pub(crate) fn apply(&mut self, judgement: &mut Judgement, now: Instant, time: Duration) {
         if judgement.held.is_some() {
             self.until = Some(now + time);
@@ -104,8 +104,8 @@ impl Count {
     }
 }
 
-/// Judges all nodes. When the first of many nodes passes the bound, most others have not been asked since they failed: the
-/// sample of those that were asked last shows their share.
+/// Judges all nodes. When the first of many nodes passes the bound, most others have not been queried since they failed: the
+/// sample of those that were queried last shows their share.
 pub(crate) fn judge<'a>(nodes: impl Iterator<Item = NodeFacts<'a>>, now: Timestamp) -> Judgement {
     let mut judgement = Judgement::default();
     let (mut all, mut sample) = (Count::default(), Count::default());

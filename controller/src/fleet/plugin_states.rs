@@ -1,5 +1,5 @@
 //! Which plugins of the Oracle Cloud Agent are enabled and do not run, on nodes with an RDMA network, by the OCI API. The API has no
-//! list for many instances, so each is asked about by itself, with a tenth of the requests (decision 0023).
+//! list for many instances, so each is read by itself, with a tenth of the requests (decision 0023).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) struct PluginStates {
     pub store: Arc<Store>,
     /// Their shapes, and where results go.
     pub roster: Arc<SharedRoster>,
-    /// Each instance is asked about once in this time, if the requests allow it.
+    /// The plugins of each instance are read once in this time, if the requests allow it.
     pub interval: Duration,
 }
 
@@ -68,7 +68,7 @@ enum Change {
 }
 
 impl PluginStates {
-    /// Asks about all nodes, again and again; never returns.
+    /// Reads the plugins of all nodes, again and again; never returns.
     pub(crate) async fn run(self) {
         let mut known = Known::new();
         let mut last_error = None;

@@ -93,7 +93,7 @@ impl Roster {
         self.silence
     }
 
-    /// Since when this leader asks.
+    /// Since when this leader polls.
     pub(crate) const fn began(&self) -> Instant {
         self.began
     }

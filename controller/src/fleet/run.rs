@@ -34,7 +34,7 @@ pub(crate) struct FleetMember {
     pub configuration: String,
 }
 
-/// Asks, judges, writes and shows; never returns. `nodes` becomes true when all Nodes are known.
+/// Polls, judges, writes and shows; never returns. `nodes` becomes true when all Nodes are known.
 pub(crate) async fn run(
     member: FleetMember,
     context: LeaderContext,

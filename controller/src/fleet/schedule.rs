@@ -12,7 +12,7 @@ use std::time::Duration;
 use backoff::Backoff;
 use tokio::time::Instant;
 
-/// Between the first requests to agents that appear together: ten thousand are asked within 30 s.
+/// Between the first requests to agents that appear together: ten thousand are queried within 30 s.
 const FIRST_POLL_SPACING: Duration = Duration::from_millis(3);
 /// The first backoff.
 const FIRST_BACKOFF: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl Schedule {
         self.interval = interval(agents, self.max_interval);
     }
 
-    /// The time in which each agent is asked once.
+    /// The time in which each agent is queried once.
     pub(crate) const fn interval(&self) -> Duration {
         self.interval
     }
@@ -83,7 +83,7 @@ impl Schedule {
         (Lane::Retry, now + backoff.delay(failures, chance))
     }
 
-    /// Replaces when a node is asked.
+    /// Replaces when a node is queried.
     pub(crate) fn replace(&mut self, node: &Arc<str>, before: Option<DueTime>, due: Option<DueTime>) {
         if let Some((lane, at)) = before {
             self.lane(lane).remove(&(at, node.clone()));
@@ -108,7 +108,7 @@ impl Schedule {
     }
 }
 
-/// The time in which so many agents are asked once.
+/// The time in which so many agents are queried once.
 fn interval(agents: usize, max_interval: Duration) -> Duration {
     let steps = u32::try_from(agents.div_ceil(AGENTS_PER_STEP)).unwrap_or(u32::MAX).max(1);
     INTERVAL_STEP.saturating_mul(steps).min(max_interval)

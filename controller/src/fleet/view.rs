@@ -35,7 +35,7 @@ pub(crate) struct FleetView {
 pub(crate) struct LeaderView {
     pub roster: Arc<SharedRoster>,
     pub store: Arc<Store>,
-    /// Asks an agent for details.
+    /// Requests details from an agent.
     pub client: Client,
     /// For those with a token.
     pub bundles: Bundles,

@@ -1,4 +1,4 @@
-//! The agents of the fleet, asked on their channel, and probe Pods.
+//! The agents of the fleet, reached on their channel, and probe Pods.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use nettest::probe::{PROBE_PATH, ProbeReport, ProbeRequest};
 use resident::logging::chain;
 use tokio::time::Instant;
 
-use super::agents::{AgentCalls, AskError, read_answer};
+use super::agents::{AgentCalls, AgentError, read_answer};
 use super::probe_pods::ProbePods;
 use crate::fleet::shared::SharedRoster;
 
@@ -32,18 +32,18 @@ impl AgentCalls for ChannelAgents {
         self.roster.lock().peer(node).ok().map(|peer| peer.address.ip())
     }
 
-    async fn ask(&self, node: &str, request: &ProbeRequest, limit: Duration) -> Result<ProbeReport, AskError> {
-        let peer = self.roster.lock().peer(node).map_err(|error| AskError::Missing(error.to_string()))?;
-        let body = serde_json::to_vec(request).map_err(|error| AskError::Refused(error.to_string()))?;
+    async fn probe(&self, node: &str, request: &ProbeRequest, limit: Duration) -> Result<ProbeReport, AgentError> {
+        let peer = self.roster.lock().peer(node).map_err(|error| AgentError::Missing(error.to_string()))?;
+        let body = serde_json::to_vec(request).map_err(|error| AgentError::Refused(error.to_string()))?;
         let reply = self.client.send(peer, Request::post(PROBE_PATH, body), limit).await;
         let reply = reply.map_err(|error| match error.is_refused() && self.began.elapsed() < KEY_MOUNTED {
-            true => AskError::Untrusted(chain(&error)),
-            false => AskError::Unreachable(chain(&error)),
+            true => AgentError::Untrusted(chain(&error)),
+            false => AgentError::Unreachable(chain(&error)),
         })?;
         read_answer(reply.status, &reply.body)
     }
 
-    async fn ask_pod(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, AskError> {
-        self.pods.ask(node, request).await
+    async fn probe_from_pod(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, AgentError> {
+        self.pods.probe(node, request).await
     }
 }

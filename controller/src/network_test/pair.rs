@@ -10,12 +10,12 @@ use nettest::{AgentRequest, Investigation, Role, Verdict};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use super::agents::{AgentCalls, AskError};
+use super::agents::{AgentCalls, AgentError};
 use super::pairs::TestPair;
 
 /// More than the agent's own bound of a task, for the way there and back.
 const LONGER: Duration = Duration::from_secs(10);
-/// How often a busy agent is asked for the probe itself, and the wait in between.
+/// How often the probe itself is requested from a busy agent, and the wait in between.
 const ATTEMPTS: u32 = 30;
 const BUSY: Duration = Duration::from_secs(1);
 /// The wait for a kubelet that has not mounted the controller's key yet.
@@ -35,14 +35,14 @@ pub(crate) enum PairResult {
     Unknown(Box<PairVerdict>),
 }
 
-/// The times of one ask: when it was sent, and when its answer came.
+/// The times of one request: when it was sent, and when its answer came.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     sent: Instant,
     answered: Instant,
 }
 
-type Answer = (Result<ProbeReport, AskError>, Times);
+type Answer = (Result<ProbeReport, AgentError>, Times);
 
 pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) -> PairResult {
     let mut investigation = Investigation::new(pair.case.clone());
@@ -55,16 +55,16 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
         let answers = all(&*agents, &pair, &round).await;
         let watched = watched_all(&round, &answers);
         let received = received(&round, &answers);
-        for (ask, (answer, _)) in round.iter().zip(answers) {
+        for (request, (answer, _)) in round.iter().zip(answers) {
             if let Err(error) = &answer {
-                failure.get_or_insert((ask.node.clone(), error.clone()));
+                failure.get_or_insert((request.node.clone(), error.clone()));
             }
-            let counts = match ask.role {
+            let counts = match request.role {
                 Role::Arrival => watched,
                 Role::Attempt => received,
                 _ => true,
             };
-            investigation.answer(ask.role, answer.ok().filter(|_| counts));
+            investigation.answer(request.role, answer.ok().filter(|_| counts));
         }
     }
     match (investigation.evidence(), investigation.verdict()) {
@@ -72,7 +72,7 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
         (Some(evidence), Some(verdict)) => {
             let target = pair.case.target.node.clone();
             let is_silent = failure.is_some_and(|(node, error)| {
-                Some(&node) == target.as_ref() && matches!(error, AskError::Unreachable(_))
+                Some(&node) == target.as_ref() && matches!(error, AgentError::Unreachable(_))
             });
             let silent_target = target.filter(|_| is_silent);
             PairResult::Verdict { tested: Box::new((pair, evidence.clone(), verdict)), silent_target }
@@ -81,17 +81,17 @@ pub(crate) async fn investigate(agents: Arc<impl AgentCalls>, pair: TestPair) ->
     }
 }
 
-/// Sends the asks of a round. The whole round is sent again if an agent does not know this controller's key yet, or if one of two
+/// Sends the requests of a round. The whole round is sent again if an agent does not know this controller's key yet, or if one of two
 /// that measure throughput is busy. Requests of one round belong to the same time.
 async fn all(agents: &impl AgentCalls, pair: &TestPair, round: &[AgentRequest]) -> Vec<Answer> {
-    let is_measured = round.iter().any(|ask| ask.role == Role::Reception);
+    let is_measured = round.iter().any(|request| request.role == Role::Reception);
     let _alone = if is_measured { MEASUREMENT.acquire().await.ok() } else { None };
     let mut attempt = 1;
     loop {
-        let answers = join_all(round.iter().map(|ask| one(agents, pair, ask, round.len() == 1))).await;
+        let answers = join_all(round.iter().map(|request| one(agents, pair, request, round.len() == 1))).await;
         let waits = answers.iter().filter_map(|(answer, _)| match answer {
-            Err(AskError::Busy) if is_measured => Some(BUSY),
-            Err(AskError::Untrusted(_)) => Some(UNTRUSTED),
+            Err(AgentError::Busy) if is_measured => Some(BUSY),
+            Err(AgentError::Untrusted(_)) => Some(UNTRUSTED),
             _ => None,
         });
         let Some(wait) = waits.max().filter(|_| attempt < ATTEMPTS) else { return answers };
@@ -100,20 +100,20 @@ async fn all(agents: &impl AgentCalls, pair: &TestPair, round: &[AgentRequest]) 
     }
 }
 
-/// Sends one ask. A busy agent is asked again, unless the other asks of the round belong to the same time.
-async fn one(agents: &impl AgentCalls, pair: &TestPair, ask: &AgentRequest, alone: bool) -> Answer {
-    // No target of such a pair is asked on the source's own node.
-    let from_pod = pair.from_pod && pair.case.source.node.as_ref() == Some(&ask.node);
-    sleep(Duration::from_millis(ask.after_ms.into())).await;
-    let limit = longest(&ask.request.task) + LONGER;
+/// Sends one request. It is sent again to a busy agent, unless the other requests of the round belong to the same time.
+async fn one(agents: &impl AgentCalls, pair: &TestPair, request: &AgentRequest, alone: bool) -> Answer {
+    // No target of such a pair is probed from the source's own node.
+    let from_pod = pair.from_pod && pair.case.source.node.as_ref() == Some(&request.node);
+    sleep(Duration::from_millis(request.after_ms.into())).await;
+    let limit = longest(&request.probe.task) + LONGER;
     let mut attempt = 1;
     loop {
         let sent = Instant::now();
         let answer = match from_pod {
-            true => agents.ask_pod(&ask.node, &ask.request).await,
-            false => agents.ask(&ask.node, &ask.request, limit).await,
+            true => agents.probe_from_pod(&request.node, &request.probe).await,
+            false => agents.probe(&request.node, &request.probe, limit).await,
         };
-        if answer != Err(AskError::Busy) || !alone || attempt == ATTEMPTS {
+        if answer != Err(AgentError::Busy) || !alone || attempt == ATTEMPTS {
             return (answer, Times { sent, answered: Instant::now() });
         }
         attempt += 1;
@@ -124,11 +124,11 @@ async fn one(agents: &impl AgentCalls, pair: &TestPair, ask: &AgentRequest, alon
 /// Whether the target's agent watched while all of the probe's packets were sent and answered. A watch that began late, or ended
 /// early, shows nothing: the packets would seem lost.
 fn watched_all(round: &[AgentRequest], answers: &[Answer]) -> bool {
-    let of = |role| round.iter().zip(answers).find(|(ask, _)| ask.role == role);
+    let of = |role| round.iter().zip(answers).find(|(request, _)| request.role == role);
     let (Some((watch, (Ok(_), watched))), Some((_, (Ok(_), sent)))) = (of(Role::Arrival), of(Role::Attempt)) else {
         return false;
     };
-    let lasted = longest(&watch.request.task);
+    let lasted = longest(&watch.probe.task);
     let began_at_latest = watched.answered.checked_sub(lasted);
     let ended_at_earliest = watched.sent + lasted;
     began_at_latest.is_some_and(|began| began <= sent.sent) && ended_at_earliest >= sent.answered
@@ -145,7 +145,7 @@ fn longest(task: &Task) -> Duration {
 
 /// Whether the target's agent, if it was to receive, listened before the probe ended.
 fn received(round: &[AgentRequest], answers: &[Answer]) -> bool {
-    let of = |role| round.iter().zip(answers).find(|(ask, _)| ask.role == role).map(|(_, answer)| answer);
+    let of = |role| round.iter().zip(answers).find(|(request, _)| request.role == role).map(|(_, answer)| answer);
     match (of(Role::Reception), of(Role::Attempt)) {
         (Some((Ok(report), times)), Some((_, sent))) => {
             let listened = Duration::from_millis(report.received.unwrap_or_default().listened_ms.into());
@@ -170,7 +170,7 @@ fn nothing_sent(pair: &TestPair) -> PairVerdict {
     )
 }
 
-fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict {
+fn unknown(pair: &TestPair, failure: Option<(String, AgentError)>) -> PairVerdict {
     let (cause, fix) = match failure.as_ref().map(|(_, error)| error) {
         _ if pair.from_pod => {
             ("ProbePodFailed", "Check the probe Pods: kubectl -n oke-node-manager-probes get pods,events.")
@@ -179,20 +179,20 @@ fn unknown(pair: &TestPair, failure: Option<(String, AskError)>) -> PairVerdict 
             "AgentLate",
             "Run the test again when the target's node is less busy: its agent began to receive too late.",
         ),
-        Some(AskError::Busy) => {
+        Some(AgentError::Busy) => {
             ("AgentBusy", "Run the test again later, or with a lower concurrency: other tests use the agent.")
         }
-        Some(AskError::Refused(_)) => {
+        Some(AgentError::Refused(_)) => {
             ("AgentRefused", "Correct the test, free the port, or update that agent, as the agent's reason says.")
         }
-        Some(AskError::Missing(_)) => (
+        Some(AgentError::Missing(_)) => (
             "AgentMissing",
             "Start the agent on that node: `kubectl -n oke-node-manager describe daemonset -l app.kubernetes.io/name=oke-node-agent` says why it does not run.",
         ),
-        Some(AskError::Untrusted(_)) => {
+        Some(AgentError::Untrusted(_)) => {
             ("AgentUnreachable", "Check the agent's Pod on that node: kubectl -n oke-node-manager get pods -o wide.")
         }
-        Some(AskError::Unreachable(_)) => (
+        Some(AgentError::Unreachable(_)) => (
             "AgentUnreachable",
             "Check that the agent's Pod runs on that node, and that firewall, security lists and groups let the controller's nodes reach TCP port 9810 (CHANNEL_PORT).",
         ),
@@ -236,12 +236,12 @@ mod tests {
             None
         }
 
-        async fn ask(&self, _: &str, _: &ProbeRequest, _: Duration) -> Result<ProbeReport, AskError> {
+        async fn probe(&self, _: &str, _: &ProbeRequest, _: Duration) -> Result<ProbeReport, AgentError> {
             Ok(ProbeReport { tally: self.0.clone(), ..ProbeReport::default() })
         }
 
-        async fn ask_pod(&self, _: &str, _: &ProbeRequest) -> Result<ProbeReport, AskError> {
-            Err(AskError::Busy)
+        async fn probe_from_pod(&self, _: &str, _: &ProbeRequest) -> Result<ProbeReport, AgentError> {
+            Err(AgentError::Busy)
         }
     }
 
@@ -267,11 +267,11 @@ mod tests {
         }
     }
 
-    fn ask(role: Role) -> AgentRequest {
+    fn watch_request(role: Role) -> AgentRequest {
         let address = "10.0.0.2".parse().unwrap();
         let flow = Flow { protocol: Transport::Tcp, source: address, target: address, source_port: 1, port: 1 };
-        let request = ProbeRequest::new(Task::Watch(WatchTask { flow, for_ms: 5_000 }));
-        AgentRequest { node: "a".to_owned(), request, after_ms: 0, role }
+        let probe = ProbeRequest::new(Task::Watch(WatchTask { flow, for_ms: 5_000 }));
+        AgentRequest { node: "a".to_owned(), probe, after_ms: 0, role }
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
         let start = Instant::now() + Duration::from_secs(60);
         let at = |millis: u64| start + Duration::from_millis(millis);
         let times = |(sent, answered)| Times { sent: at(sent), answered: at(answered) };
-        let round = [ask(Role::Arrival), ask(Role::Attempt)];
+        let round = [watch_request(Role::Arrival), watch_request(Role::Attempt)];
         for (watch, attempt, covers) in [
             ((0, 5_100), (400, 3_000), true),
             // It began up to 500 ms after it was sent: after the probe.
@@ -294,14 +294,14 @@ mod tests {
             let received = Received { listened_ms, ..Received::default() };
             ProbeReport { received: Some(received), ..ProbeReport::default() }
         };
-        let round = [ask(Role::Reception), ask(Role::Attempt)];
+        let round = [watch_request(Role::Reception), watch_request(Role::Attempt)];
         for (listened_ms, counts) in [(2_600, true), (100, false)] {
             let answers =
                 [(Ok(listened(listened_ms)), times((0, 3_000))), (Ok(ProbeReport::default()), times((400, 2_800)))];
             assert_eq!(received(&round, &answers), counts, "{listened_ms}");
         }
-        let round = [ask(Role::Arrival), ask(Role::Attempt)];
-        let failed = [(Err(AskError::Busy), times((0, 10))), (Ok(ProbeReport::default()), times((400, 900)))];
+        let round = [watch_request(Role::Arrival), watch_request(Role::Attempt)];
+        let failed = [(Err(AgentError::Busy), times((0, 10))), (Ok(ProbeReport::default()), times((400, 900)))];
         assert!(!watched_all(&round, &failed));
     }
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use super::agents::{AskError, read_report};
+use super::agents::{AgentError, read_report};
 use crate::cluster::own_image::own_image;
 use crate::cluster::request::send;
 use crate::report::metrics::Metrics;
@@ -76,13 +76,13 @@ impl ProbePods {
     }
 
     /// Sends a request by a new Pod on a node. A Pod that is left, because its test was deleted meanwhile, is an orphan.
-    pub(crate) async fn ask(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, AskError> {
-        let failed = |error: String| AskError::Unreachable(error);
-        let Ok(_turn) = self.free.acquire().await else { return Err(AskError::Busy) };
+    pub(crate) async fn probe(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, AgentError> {
+        let failed = |error: String| AgentError::Unreachable(error);
+        let Ok(_turn) = self.free.acquire().await else { return Err(AgentError::Busy) };
         let image = own_image(&self.client, &self.namespace, &self.name).await.map_err(failed)?;
-        let request = serde_json::to_string(request).map_err(|error| AskError::Refused(error.to_string()))?;
+        let request = serde_json::to_string(request).map_err(|error| AgentError::Refused(error.to_string()))?;
         let name = format!("probe-{:08x}", (chance() * f64::from(u32::MAX)) as u32);
-        let pod = template(&name, node, &image, &request).map_err(|error| AskError::Refused(error.to_string()))?;
+        let pod = template(&name, node, &image, &request).map_err(|error| AgentError::Refused(error.to_string()))?;
         self.waiting().insert(name.clone());
         let waiting = PodWait { pods: self, name };
         self.created.notify_one();
@@ -98,7 +98,7 @@ impl ProbePods {
         result
     }
 
-    async fn result(&self, name: &str) -> Result<ProbeReport, AskError> {
+    async fn result(&self, name: &str) -> Result<ProbeReport, AgentError> {
         let mut last = "it did not start".to_owned();
         let read = async {
             loop {
@@ -115,7 +115,7 @@ impl ProbePods {
             }
         };
         let result = timeout(RESULT_TIMEOUT, read).await;
-        result.unwrap_or_else(|_| Err(AskError::Unreachable(format!("no result within {RESULT_TIMEOUT:?}: {last}"))))
+        result.unwrap_or_else(|_| Err(AgentError::Unreachable(format!("no result within {RESULT_TIMEOUT:?}: {last}"))))
     }
 
     async fn delete(&self, name: &str) {
@@ -130,7 +130,7 @@ impl ProbePods {
     pub(crate) async fn delete_orphans(&self) {
         loop {
             match self.delete_others().await {
-                // Nothing is asked for as long as no probe Pod is created.
+                // Nothing is listed as long as no probe Pod is created.
                 Ok(0) => self.created.notified().await,
                 Ok(_) => {}
                 Err(error) => tracing::warn!(event = "probe_pod.list", error, "retried"),
@@ -166,17 +166,17 @@ async fn answered<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T
 }
 
 /// The same of a Pod as received: a kubelet writes its status.
-fn of_received(pod: &Received<Pod>) -> ControlFlow<Result<ProbeReport, AskError>, String> {
+fn of_received(pod: &Received<Pod>) -> ControlFlow<Result<ProbeReport, AgentError>, String> {
     match &pod.0 {
         Ok(pod) => outcome(pod),
         Err(unreadable) => {
-            Break(Err(AskError::Unreachable(format!("the probe Pod cannot be read: {}", unreadable.error))))
+            Break(Err(AgentError::Unreachable(format!("the probe Pod cannot be read: {}", unreadable.error))))
         }
     }
 }
 
 /// The result of a probe Pod that ended, or why it does not run yet.
-fn outcome(pod: &Pod) -> ControlFlow<Result<ProbeReport, AskError>, String> {
+fn outcome(pod: &Pod) -> ControlFlow<Result<ProbeReport, AgentError>, String> {
     let Some(status) = &pod.status else { return Continue("it has no status".to_owned()) };
     let state = status.container_statuses.iter().flatten().next().and_then(|container| container.state.as_ref());
     let ended = state.and_then(|state| state.terminated.as_ref());
@@ -184,11 +184,11 @@ fn outcome(pod: &Pod) -> ControlFlow<Result<ProbeReport, AskError>, String> {
     let message = |text: &Option<String>| text.clone().unwrap_or_default();
     match (ended, status.phase.as_deref()) {
         (Some(ended), _) if ended.exit_code == 0 => Break(read_report(message(&ended.message).as_bytes())),
-        (Some(ended), _) if ended.message.is_some() => Break(Err(AskError::Refused(message(&ended.message)))),
+        (Some(ended), _) if ended.message.is_some() => Break(Err(AgentError::Refused(message(&ended.message)))),
         // The kubelet did not start it, or ended it.
         (Some(_), _) | (None, Some("Failed" | "Succeeded")) => {
             let why = format!("the probe Pod ended: {} {}", message(&status.reason), message(&status.message));
-            Break(Err(AskError::Unreachable(why.trim_end().to_owned())))
+            Break(Err(AgentError::Unreachable(why.trim_end().to_owned())))
         }
         _ => Continue(waits.map_or("it did not start".to_owned(), |waits| message(&waits.reason))),
     }
@@ -238,11 +238,11 @@ mod tests {
 
     use super::*;
 
-    fn of(status: &Value) -> ControlFlow<Result<ProbeReport, AskError>, String> {
+    fn of(status: &Value) -> ControlFlow<Result<ProbeReport, AgentError>, String> {
         outcome(&serde_json::from_value(json!({ "metadata": {}, "status": status })).unwrap())
     }
 
-    fn terminated(code: i32, message: Option<&str>) -> ControlFlow<Result<ProbeReport, AskError>, String> {
+    fn terminated(code: i32, message: Option<&str>) -> ControlFlow<Result<ProbeReport, AgentError>, String> {
         let terminated = json!({ "exitCode": code, "message": message });
         let container = json!({ "name": "probe", "ready": false, "restartCount": 0, "image": "", "imageID": "",
             "state": { "terminated": terminated } });
@@ -255,12 +255,12 @@ mod tests {
         let sent = ProbeReport { version: nettest::probe::PROBE_VERSION, ..ProbeReport::default() };
         let report = serde_json::to_string(&sent).unwrap();
         assert_eq!(terminated(0, Some(&report)), Break(Ok(sent)));
-        assert!(matches!(terminated(0, Some("{")), Break(Err(AskError::Refused(_)))));
-        assert_eq!(terminated(1, Some("why")), Break(Err(AskError::Refused("why".to_owned()))));
-        let killed = AskError::Unreachable("the probe Pod ended: Evicted".to_owned());
+        assert!(matches!(terminated(0, Some("{")), Break(Err(AgentError::Refused(_)))));
+        assert_eq!(terminated(1, Some("why")), Break(Err(AgentError::Refused("why".to_owned()))));
+        let killed = AgentError::Unreachable("the probe Pod ended: Evicted".to_owned());
         assert_eq!(terminated(137, None), Break(Err(killed)));
         let late = of(&json!({ "phase": "Failed", "reason": "DeadlineExceeded", "message": "too long" }));
         let why = "the probe Pod ended: DeadlineExceeded too long".to_owned();
-        assert_eq!(late, Break(Err(AskError::Unreachable(why))));
+        assert_eq!(late, Break(Err(AgentError::Unreachable(why))));
     }
 }

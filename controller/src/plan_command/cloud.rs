@@ -118,7 +118,7 @@ impl InstanceReader<'_> {
             now: Timestamp::now(),
         };
         let mut planned = plan(&input, &observed);
-        if planned.asks_pod_network {
+        if planned.needs_pod_network {
             let pod_network = pod_networks.pod_network(instance).await;
             observed.pod_network = Some(pod_network.unwrap_or_else(|why| PodNetwork::Unreadable(why.words)));
             planned = plan(&input, &observed);

@@ -49,7 +49,7 @@ struct Attempt {
 }
 
 /// Reads the node pool of one instance.
-pub(crate) async fn ask(cloud: &CloudView, instance: &Ocid) -> PoolAnswer {
+pub(crate) async fn read_node_pool(cloud: &CloudView, instance: &Ocid) -> PoolAnswer {
     match cloud.instance(instance).await {
         Ok(instance) => PoolAnswer::Named(instance.node_pool),
         Err(error) => {
@@ -86,7 +86,7 @@ impl NodePoolReader {
     /// Reads these instances. Returns whether any could be read.
     async fn round(&self, due: Vec<Ocid>, attempts: &mut HashMap<Ocid, Attempt>) -> bool {
         let reads = due.into_iter().map(|instance| async {
-            let answer = ask(&self.cloud, &instance).await;
+            let answer = read_node_pool(&self.cloud, &instance).await;
             (instance, answer)
         });
         let mut answers = stream::iter(reads).buffer_unordered(AT_ONCE);

@@ -135,7 +135,7 @@ impl Metrics {
     }
 
     /// The source of the values at a scrape. The first one stays.
-    pub(crate) fn ask(&self, now: impl Fn() -> Snapshot + Send + Sync + 'static) {
+    pub(crate) fn set_source(&self, now: impl Fn() -> Snapshot + Send + Sync + 'static) {
         let _ = self.now.set(Box::new(now));
     }
 
@@ -271,7 +271,7 @@ mod tests {
         for failure in [Kind::Unavailable, Kind::Throttled, Kind::Login] {
             metrics.attempted(Attempt { status: None, failure: Some(failure), ..attempt });
         }
-        metrics.ask(|| Snapshot {
+        metrics.set_source(|| Snapshot {
             depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
             census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
             budget: BudgetState { rate: 20.0, usual: 20.0, paused: Duration::ZERO },

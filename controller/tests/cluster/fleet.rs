@@ -17,7 +17,7 @@ use crate::scene::Scene;
 const WRITES: &str = r#"oke_node_controller_kubernetes_writes_total{kind="condition",result="ok"}"#;
 const UNCHANGED: &str = r#"oke_node_controller_agent_requests_total{result="unchanged"}"#;
 
-/// Nodes whose agents are asked every ten seconds.
+/// Nodes whose agents are polled every ten seconds.
 async fn scene(nodes: u32) -> (Scene, TrustedControllers) {
     let mut scene = Scene::with(nodes, 2, OciSettings::default()).await;
     scene.environment.insert("AGENT_POLL_SECONDS".to_owned(), "10".to_owned());

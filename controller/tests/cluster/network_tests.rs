@@ -1,4 +1,4 @@
-//! NetworkTests, from the object to its status: agents are asked on their channel, and answer what a test chose.
+//! NetworkTests, from the object to its status: agents get requests on their channel, and answer what a test chose.
 
 use api::{NetworkTest, NetworkTestStatus, TestState};
 use k8s_openapi::api::core::v1::Pod;

@@ -55,15 +55,15 @@ impl Controller {
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop, as a kubelet does.
-    pub(crate) fn ask_to_stop(&self) {
+    /// Signals it to stop, as a kubelet does.
+    pub(crate) fn send_sigterm(&self) {
         let pid = i32::try_from(self.child.id()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM).unwrap();
     }
 
-    /// Asks it to stop, and waits.
+    /// Signals it to stop, and waits.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
-        self.ask_to_stop();
+        self.send_sigterm();
         self.child.wait().unwrap()
     }
 

@@ -29,7 +29,7 @@ pub enum AnnotationError {
     TooMany(usize),
 }
 
-/// The names of the VnicProfiles that a Node asks for, in the order they stand there.
+/// The names of the VnicProfiles that a Node requests, in the order they stand there.
 ///
 /// # Errors
 /// When any part of it is wrong: nothing is done by halves, since the rest may not be what was meant either.

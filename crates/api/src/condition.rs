@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn condition_serializes_like_a_kubernetes_condition() {
-        let written = serde_json::to_value(attached(Attaching, "asked for", 0)).unwrap();
+        let written = serde_json::to_value(attached(Attaching, "requested", 0)).unwrap();
         let expected = serde_json::json!({
-            "type": "Attached", "status": "False", "reason": "Attaching", "message": "asked for",
+            "type": "Attached", "status": "False", "reason": "Attaching", "message": "requested",
             "lastTransitionTime": "1970-01-01T00:00:00Z"
         });
         assert_eq!(written, expected);

@@ -39,14 +39,14 @@ const ATTACHMENT_COLUMNS: &[Column] = &[
     ("Node", "string", ".status.nodeName", "The Node that the instance is, as far as there is one.", Always),
     ("VNIC-Name", "string", ".spec.name", "What the VNIC is called on the instance.", Always),
     ("Address", "string", ".status.ownAddresses[0]", "The VNIC's own address.", Always),
-    ("Ready", "string", READY, "Whether the VNIC is as it was asked for.", Always),
+    ("Ready", "string", READY, "Whether the VNIC is as requested.", Always),
     ("Reason", "string", REASON, "Why, or why not.", Always),
     ("Subnet-Route", "boolean", ".spec.subnetRoute", "Whether the host reaches the subnet through the VNIC.", Wide),
     ("VNIC", "string", ".status.vnicId", "The VNIC's OCID.", Wide),
     ("Subnet", "string", ".spec.subnetId", "The subnet's OCID.", Wide),
     ("Instance", "string", ".spec.instanceId", "The instance's OCID.", Wide),
     ("Message", "string", MESSAGE, "The reason in words.", Wide),
-    ("Age", "date", CREATED, "When it was asked for.", Always),
+    ("Age", "date", CREATED, "When it was requested.", Always),
 ];
 
 const PROFILE_COLUMNS: &[Column] = &[

@@ -57,7 +57,7 @@ pub enum NpnState {
     Unknown(String),
 }
 
-/// Where the API server serves them. The plural is said, for it cannot be asked for where the kind is not served.
+/// Where the API server serves them. The plural is said, for it cannot be discovered where the kind is not served.
 pub fn resource() -> ApiResource {
     let kind = GroupVersionKind::gvk("oci.oraclecloud.com", "v1beta1", "NativePodNetwork");
     ApiResource::from_gvk_with_plural(&kind, "nativepodnetworks")

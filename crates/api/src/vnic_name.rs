@@ -1,4 +1,4 @@
-//! What a VNIC is called on its instance: by pods that ask for it and by the agent.
+//! What a VNIC is called on its instance: by pods that request it and by the agent.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -54,7 +54,7 @@ pub enum Ended {
     Spared,
 }
 
-/// Ends an attachment whose record `is_due`; that is asked under its lock. The configuration may have changed or be unreadable,
+/// Ends an attachment whose record `is_due`; that is checked under its lock. The configuration may have changed or be unreadable,
 /// the namespace may be gone or be another pod's, and the pools may be missing. So the allocation alone says what to take down,
 /// and without an allocation the host link's name does. The addresses are free only when nothing leads to them any more.
 ///

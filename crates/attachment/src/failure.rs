@@ -17,7 +17,7 @@ pub mod code {
     pub const LINK_COLLISION: ErrorCode = ErrorCode(103);
     /// The kernel refused a step.
     pub const STEP_FAILED: ErrorCode = ErrorCode(104);
-    /// The kernel could not be asked.
+    /// The kernel did not answer.
     pub const UNOBSERVABLE: ErrorCode = ErrorCode(105);
     /// The pod has a link of that name already.
     pub const INTERFACE_EXISTS: ErrorCode = ErrorCode(106);

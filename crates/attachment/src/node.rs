@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// Frees addresses that killed runs hold without a record, and restores the records of running pods. It asks the kernel only if
+    /// Frees addresses that killed runs hold without a record, and restores the records of running pods. It queries the kernel only if
     /// an entry has no record or a file cannot be read. The caller holds the lock of `own`.
     pub fn sweep(&self, own: Option<&AttachmentKey>, report: &mut Report) -> Result<(), Error> {
         match self.store.sweep() {

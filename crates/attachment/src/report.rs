@@ -44,7 +44,7 @@ impl Report {
         report
     }
 
-    /// Of work that no runtime asked for: it is not sent.
+    /// Of work that no runtime requested: it is not sent.
     pub fn of_agent(key: &AttachmentKey) -> Self {
         Self::of_network(Program { name: "agent", version: env!("CARGO_PKG_VERSION") }, "end", &key.network)
     }

@@ -20,7 +20,7 @@ pub(crate) struct Source<'a> {
 }
 
 /// Reserves addresses. An empty record may be a lost one, and so may this
-/// attachment's: before that is believed, the kernel is asked who has what. A full one may hold what killed runs have left.
+/// attachment's: before that is believed, the kernel is queried who has what. A full one may hold what killed runs have left.
 ///
 /// # Errors
 /// The pools' and the files' own.

@@ -31,7 +31,7 @@ pub struct Share {
 /// The shares of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of sources that have shown a trusted key. The controller asks an agent once in minutes, more often during network tests.
+    /// Of sources that have shown a trusted key. The controller queries an agent once in minutes, more often during network tests.
     pub passed: Share,
     /// Of all others together.
     pub strangers: Share,

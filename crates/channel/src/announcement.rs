@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
 
-/// How an agent can be asked, as JSON in an annotation of its Pod. Its address is the Pod's.
+/// How an agent can be reached, as JSON in an annotation of its Pod. Its address is the Pod's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
     /// The TCP port on which the agent listens.

@@ -22,7 +22,7 @@ pub struct ErrorCode(pub u32);
 impl ErrorCode {
     /// 1: the configuration's version is not supported, or lacks the verb.
     pub const INCOMPATIBLE_VERSION: Self = Self(1);
-    /// 2: a field of the configuration asks for what the plugin cannot do. The message names key and value.
+    /// 2: a field of the configuration requests what the plugin cannot do. The message names key and value.
     pub const UNSUPPORTED_FIELD: Self = Self(2);
     /// 3: the container is unknown. It tells the runtime that no DEL is needed: almost never what is meant.
     pub const UNKNOWN_CONTAINER: Self = Self(3);

@@ -17,7 +17,7 @@ pub trait Plugin {
     /// One line about the plugin, for a person who starts it by hand.
     const ABOUT: &'static str;
 
-    /// Hears of a call that is answered with an error without any of the others having been asked: its variables or its
+    /// Hears of a call that is answered with an error without a call of the others: its variables or its
     /// configuration were wrong. For a line in the log.
     fn refused(&self, _refusal: &Refusal<'_>) {}
 

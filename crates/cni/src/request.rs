@@ -1,4 +1,4 @@
-//! What a plugin is asked, verb by verb. What the specification lets be missing is an `Option` here, nothing else is.
+//! What a plugin must do, verb by verb. What the specification lets be missing is an `Option` here, nothing else is.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ pub struct DelRequest<C> {
     pub conf: Result<C, Error>,
 }
 
-/// Could an ADD succeed now? Answer at once: runtimes hold locks while they ask, and a "no" makes the node not ready.
+/// Could an ADD succeed now? Answer at once: runtimes hold locks while they call, and a "no" makes the node not ready.
 #[derive(Clone, Debug)]
 pub struct StatusRequest<C> {
     /// The protocol's part of the configuration.

@@ -97,7 +97,7 @@ fn answer<P: Plugin>(
         return Err(CallFailure::Refused(Error::new(
             ErrorCode::INCOMPATIBLE_VERSION,
             format!(
-                "the configuration has cniVersion {version}, {verb} needs {} or later: raise it, or do not ask",
+                "the configuration has cniVersion {version}, {verb} needs {} or later: raise it, or do not call it",
                 Version::introduced(verb)
             ),
         )));

@@ -1,4 +1,4 @@
-//! What the runtime may ask for, in CNI_COMMAND.
+//! What the runtime may request, in CNI_COMMAND.
 
 use vcn::words;
 

@@ -67,7 +67,7 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
             change_link(place, &LinkSpec { mac: None, ..link.clone() }, places)
         }
         Change::Replace { to: Object::Link(link), .. } => change_link(place, link, places),
-        // Neither can be deleted; a plan never asks for it, the undo of an addition does.
+        // Neither can be deleted; a plan never requests it, the undo of an addition does.
         Change::Delete(Object::Sysctl(_)) => Ok(()),
         Change::Delete(Object::Link(link)) => delete_link(place, link, places),
         Change::Add(object) => write(place, object, Verb::Add, places),

@@ -36,7 +36,7 @@ pub struct HostNetwork {
 /// What the host as a whole does for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodServices {
-    /// Whether they may ask the metadata service on port 80 (it hands out the instance's credentials).
+    /// Whether they may query the metadata service on port 80 (it hands out the instance's credentials).
     pub may_use_metadata: bool,
     /// Whether they may send from addresses of other pods.
     #[serde(default)]
@@ -99,7 +99,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
             }
         }
         if network.pods.is_some() {
-            objects.extend(asks_from(vnic));
+            objects.extend(solicitation_source(vnic));
             objects.extend(forwards(vnic));
             objects.extend(way_back(vnic));
         }
@@ -146,10 +146,10 @@ pub(crate) fn to_metadata(family: Family) -> Object {
     Object::Rule(Rule { to, ..Rule::new(family, RulePriorities::METADATA, TableId::MAIN, PROTOCOL) })
 }
 
-/// The address that the kernel asks the VNIC's router from, for what a pod sends: a link-local one of that link; the VNIC's own
+/// The address from which the kernel resolves the VNIC's router, for what a pod sends: a link-local one of that link; the VNIC's own
 /// address does for no host but this one. A link has one by nature, but the manager of links may have switched that off
 /// (`addr_gen_mode`: NetworkManager does so on each that it raises without a profile). Any of anybody's does.
-fn asks_from(vnic: &HostVnic) -> Option<Object> {
+fn solicitation_source(vnic: &HostVnic) -> Option<Object> {
     let link = vnic.placement.link().clone();
     let address = link_local(vnic.vnic.mac);
     vnic.vnic.addressing.ipv6.is_some().then_some(Object::Address(AddressSpec { link, address }))
@@ -206,13 +206,13 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
         set("disable_ipv6", "0");
         // What its router advertises would become a default route of the host's, by this VNIC.
         set("accept_ra", "0");
-        // As long as the link's own link-local address is being checked for duplicates, for 1-2 s, the kernel cannot ask for
+        // As long as the link's own link-local address is being checked for duplicates, for 1-2 s, the kernel cannot resolve
         // the router, and nothing of a pod's leaves.
         set("accept_dad", "0");
     }
     let device = matches!(vnic.placement, Placement::Device { .. }) && vnic.link_has_mac();
     objects.push(raised(name, device.then_some(vnic.vnic.mac), vnic.mtu));
-    // Loose: what arrives for a pod was asked from wherever the pod's own table leads.
+    // Loose: what arrives for a pod was requested from wherever the pod's own table leads.
     objects.push(sysctl(&format!("net/ipv4/conf/{name}/rp_filter"), "2"));
     // The kernel answers for a proxied address only after a random time of up to 0.8 s, in case another host does.
     // No other host can; without this, that is how late the first packet to a new pod arrives.

@@ -151,7 +151,7 @@ impl Object {
         }
     }
 
-    /// Whether `found` is what this object asks for.
+    /// Whether `found` is what this object requests.
     pub fn satisfied_by(&self, found: &Self) -> bool {
         match (self, found) {
             (Self::Link(want), Self::Link(have)) => want.satisfied_by(have),

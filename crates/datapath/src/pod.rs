@@ -3,7 +3,7 @@
 //! ```text
 //!   pod   eth0 10.0.4.7/32, default via 169.254.1.1 (a permanent neighbour answers with the host end's MAC)
 //!    │ veth
-//!   host  vcn… ── 10.0.4.7 dev vcn… in the table of pods, which a rule of the host's asks first
+//!   host  vcn… ── 10.0.4.7 dev vcn… in the table of pods, which a rule of the host's reads first
 //!    │            rule 1536 from the pod ─▶ table of its VNIC ─▶ default via the virtual router
 //!   VNIC  ens5 (a proxy neighbour answers for 10.0.4.7)
 //! ```
@@ -176,7 +176,7 @@ fn inside(ends: &LinkEnds, address: IpAddr) -> impl Iterator<Item = Object> {
     .chain([Object::Route(route(everything(family), Some(gateway)))])
 }
 
-/// Nothing here says what the pod's Ethernet address is: a chained plugin (tuning) may change it after us, so it is asked for.
+/// Nothing here says what the pod's Ethernet address is: a chained plugin (tuning) may change it after us, so it is resolved.
 fn outside(ends: &LinkEnds, pod: &PodAddress) -> impl Iterator<Item = Object> {
     let family = Family::of(pod.address);
     let net = IpNetwork::from(pod.address);
@@ -187,13 +187,13 @@ fn outside(ends: &LinkEnds, pod: &PodAddress) -> impl Iterator<Item = Object> {
     [answering, Object::Route(route), Object::Neighbour(proxy), Object::Rule(rule)].into_iter()
 }
 
-/// What answers a pod that asks for its gateway. It need not ask as long as it has the permanent neighbour, but the kernel
+/// What answers a pod that resolves its gateway. It need not do so as long as it has the permanent neighbour, but the kernel
 /// forgets that when the pod's link goes down or changes its Ethernet address.
 fn answering(ends: &LinkEnds, family: Family) -> Object {
     let link = ends.host.clone();
     match family {
         Family::Ipv4 => Object::Neighbour(NeighbourSpec { link, address: gateway(family), mac: None }),
-        // Also what the host asks for the pod from: the link-local address it gives itself is being checked for duplicates
+        // Also the host's source when it resolves the pod: the link-local address it gives itself is being checked for duplicates
         // for 1-2 s.
         Family::Ipv6 => Object::Address(AddressSpec { link, address: LINK_LOCAL_GATEWAY }),
     }

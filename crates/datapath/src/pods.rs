@@ -1,4 +1,4 @@
-//! The host's side of all running pods, for the agent's repairs: the kernel is asked once for everything and each pod's share is
+//! The host's side of all running pods, for the agent's repairs: the kernel is queried once for everything and each pod's share is
 //! compared alone, so hundreds of pods cost milliseconds.
 //!
 //! ```text
@@ -43,14 +43,14 @@ pub fn repairs(host: &Snapshot, network: &PodNetwork, mtu: Option<Mtu>, places: 
     }
     let deaf = Object::Sysctl(SysctlSpec::ignoring_router_advertisements(&ends.host));
     let has_gateway = host.addresses_on(link).any(|held| held.address == LINK_LOCAL_GATEWAY);
-    let asks = |object: &Object| match object {
+    let is_checked = |object: &Object| match object {
         _ if *object == deaf => true,
         // Only where it shows: a file per pod is read for it.
         Object::Sysctl(_) => !has_gateway,
         Object::Neighbour(proxy) => host.link(&proxy.link).is_some(),
         _ => true,
     };
-    let desired_objects: Vec<Object> = desired(network, mtu).into_iter().filter(asks).collect();
+    let desired_objects: Vec<Object> = desired(network, mtu).into_iter().filter(is_checked).collect();
     let there_is = |object: &Object| match object {
         Object::Link(_) => vec![Object::Link(LinkSpec::seen(link.clone(), LinkKind::Device))],
         Object::Address(_) if has_gateway => vec![object.clone()],

@@ -1,5 +1,5 @@
 //! Where the kernel routes packets of pods and of the host. Even when all of our objects are present, another program may have put
-//! a route of a lower metric or a rule of a lower number before them. So the kernel is asked.
+//! a route of a lower metric or a rule of a lower number before them. So the kernel is queried.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -41,7 +41,7 @@ impl WrongRoute {
     }
 
     /// The rule of another program that decides about these packets, given all rules of the family in the order in which the
-    /// kernel asks them.
+    /// kernel reads them.
     pub fn cause<'a>(&self, rules: &'a [Rule]) -> Option<&'a Rule> {
         let precedes = |rule: &&Rule| rule.priority > LOCAL_ADDRESSES && rule.priority < RulePriorities::LAST;
         // A packet is also refused if the way back to its source is.
@@ -78,7 +78,7 @@ impl fmt::Display for WrongRoute {
     }
 }
 
-/// Asks the kernel for the route of packets to and from each address of a pod. Only for a network that lacks no object: missing
+/// Reads from the kernel the route of packets to and from each address of a pod. Only for a network that lacks no object: missing
 /// objects cause wrong routes, too.
 ///
 /// # Errors
@@ -106,7 +106,7 @@ pub fn of_pod(network: &PodNetwork, uplinks: &[Uplink], places: &mut Places) -> 
             next_hop: NextHop::Is(Some(*router)),
         };
         // A route that refuses packets to a pod also makes reverse path filtering refuse packets from it.
-        found.extend(match to_pod.ask(places)? {
+        found.extend(match to_pod.wrong_route(places)? {
             Some(wrong) => Some(wrong),
             None => outwards(family, from_pod, places)?,
         });
@@ -135,7 +135,7 @@ pub fn of_vnic(
         }
         for route in host.routes.iter().filter(|it| Family::of(it.destination.ip()) == family) {
             let subject = format!("packets of the host to {}", route.destination);
-            let wrong = expected(subject, None, route.destination.network(), NextHop::Any).ask(places)?;
+            let wrong = expected(subject, None, route.destination.network(), NextHop::Any).wrong_route(places)?;
             // Main may have a longer route: our own rule leads there.
             found.extend(wrong.filter(|it| it.table != Some(TableId::MAIN)));
         }
@@ -150,7 +150,7 @@ pub fn of_vnic(
 pub fn to_metadata(primary: &IfName, family: Family, places: &mut Places) -> Result<Option<WrongRoute>, Error> {
     let to = metadata_address(family);
     let subject = format!("packets to {to}");
-    ExpectedRoute { subject, by: None, from: None, to, link: primary, next_hop: NextHop::Any }.ask(places)
+    ExpectedRoute { subject, by: None, from: None, to, link: primary, next_hop: NextHop::Any }.wrong_route(places)
 }
 
 /// The wrong route of packets to outside, if all destinations have one: a host may have a special route for a single destination.
@@ -165,7 +165,7 @@ fn outwards<'a>(
     };
     let mut last = None;
     for to in outside {
-        last = expected(to).ask(places)?;
+        last = expected(to).wrong_route(places)?;
         if last.is_none() {
             break;
         }
@@ -192,7 +192,7 @@ enum NextHop {
 
 impl ExpectedRoute<'_> {
     /// `None` if the route is correct. Also if a link is gone, which is reported elsewhere.
-    fn ask(self, places: &mut Places) -> Result<Option<WrongRoute>, Error> {
+    fn wrong_route(self, places: &mut Places) -> Result<Option<WrongRoute>, Error> {
         let Self { subject, by, from, to, link, next_hop } = self;
         let during = during(format!("the route of {subject} ({to})"));
         let mut index = |name: &IfName| match places.host.index_of(name) {

@@ -1,4 +1,4 @@
-//! What the kernel lists of a namespace. Everything is asked for once, whatever the number of pods; observers pick their objects.
+//! What the kernel lists of a namespace. Everything is listed once, whatever the number of pods; observers pick their objects.
 
 use netlink::{Address, Link, Neighbour, NeighbourFilter, Route, RouteFilter, Rule, Socket};
 use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, TableId};
@@ -14,7 +14,7 @@ pub struct Snapshot {
     pub(crate) addresses: Vec<Address>,
     /// Of the host our proxies, of a pod its neighbours.
     pub(crate) neighbours: Vec<Neighbour>,
-    /// Those that were asked for.
+    /// Those that were requested.
     pub(crate) routes: Vec<Route>,
     pub(crate) rules: Vec<Rule>,
 }

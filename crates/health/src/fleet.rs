@@ -45,7 +45,7 @@ pub struct Fleet {
     pub controller: String,
     /// The name of the leader's Pod.
     pub leader: String,
-    /// Seconds since this leader began to ask agents.
+    /// Seconds since this leader began to poll agents.
     pub leader_seconds: u64,
     /// The nodes, in the order of their names.
     pub nodes: Vec<FleetNode>,
@@ -65,7 +65,7 @@ pub struct FleetNode {
     /// Seconds since its agent last answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<u64>,
-    /// Why its agent did not answer the last request, or was not asked.
+    /// Why its agent did not answer the last request, or was not queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The last summary that its agent answered.

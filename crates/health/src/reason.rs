@@ -62,7 +62,7 @@ reasons! {
         "Compare the addresses that the message names, as `kubectl get nativepodnetwork -o yaml` or the metadata service lists them, with the VNIC in the console. If `subnetCidrs` lacks a CIDR block of the subnet, replace the node, so that OKE writes the list again.";
     RouteRefused: "A route of a VnicAttachment or profile covers a network that the node or its pods reach another way: link-local addresses, the metadata service, the API server, Services or pods. The host does not use the route; the VNIC's other routes work.",
         "Replace the route that the message names with smaller ones, such as the subnets that are behind the VNIC. Longer routes of the main table always win, so the node's own subnet needs no exception.";
-    ApplicationResourcesOnly: "Every VNIC in the NativePodNetwork is reserved for an application resource (`nicConfiguration.applicationResources`). No pod starts, because the plugin never asks the API server which pods request one.",
+    ApplicationResourcesOnly: "Every VNIC in the NativePodNetwork is reserved for an application resource (`nicConfiguration.applicationResources`). No pod starts, because the plugin never reads from the API server which pods request one.",
         "Add a VNIC without applicationResources to `secondaryVnics` of the node pool and replace the node. To use application resources, set POD_NETWORK to `none` (for all nodes) and leave them to OKE's own CNI.";
     HostNetworkFailed: "The kernel refused part of the host's network. The agent retries with backoff.",
         "Check for a missing capability (NET_ADMIN) or a read-only SYSCTL_ROOT: the message has the command and the kernel's answer. `oke-node-agent plan` shows the remaining steps.";

@@ -163,7 +163,7 @@ impl Repairs {
 }
 
 impl Limit {
-    /// Whether a problem asks to raise it.
+    /// Whether a problem requires raising it.
     fn needs_repair(&self, report: &Report) -> bool {
         report.signals.iter().any(|state| {
             state.verdict == Verdict::Problem

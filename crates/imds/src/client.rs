@@ -84,7 +84,7 @@ impl Imds {
             };
             let pause = backoff.delay(attempts, chance());
             if !failure.is_transient || attempts >= most || Instant::now() + pause >= end {
-                let operation = format!("asking the metadata service for {url} (attempt {attempts})");
+                let operation = format!("requesting {url} from the metadata service (attempt {attempts})");
                 return Err(Error::new(operation, failure));
             }
             tracing::debug!(url, attempts, %failure, ?pause, "metadata service: trying again");

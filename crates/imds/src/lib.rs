@@ -8,7 +8,7 @@
 //!                                   Metadata                    vcn::Instance, VnicList
 //! ```
 //!
-//! It must never be asked by the CNI plugins (promise P1), and never through a proxy: the service refuses forwarded
+//! It must never be queried by the CNI plugins (promise P1), and never through a proxy: the service refuses forwarded
 //! requests, and a proxy would answer for another instance.
 
 mod client;
@@ -21,7 +21,7 @@ pub use client::{DEFAULT_BASE_URL, Imds, POLICY};
 pub use error::Error;
 use vcn::{Instance, Ocid, Vnic};
 
-/// What can be asked about the instance that we run on.
+/// What can be read about the instance that we run on.
 pub trait Metadata {
     /// The instance itself.
     ///

@@ -12,14 +12,14 @@ use vcn::{ExclusiveLink, IfName, LinkIdentity, Mtu, Ocid, PerFamily, TableId, Vn
 use crate::records::name_of;
 use crate::{BootId, BootTime, Error};
 
-/// Everything handed out on this node, as far as it was asked for (see [`crate::Store::update_for`]).
+/// Everything handed out on this node, as far as it was requested (see [`crate::Store::update_for`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocations {
     /// The number of the format.
     pub version: u32,
     /// The boot they belong to.
     pub boot_id: BootId,
-    /// Those that were asked for, in order of creation.
+    /// Those that were requested, in order of creation.
     pub allocations: Vec<Allocation>,
     /// The others, of which only the addresses are known. If all records were read ([`crate::Store::update`]), these have none.
     pub(crate) others: Vec<IndexEntry>,
@@ -55,7 +55,7 @@ pub struct Allocation {
     /// The MTU of its link, for repairs; absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Mtu>,
-    /// What the pod asked for; only of an interface of `vnic-attach`.
+    /// What the pod requested; only of an interface of `vnic-attach`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<InterfaceRecord>,
     /// The link that is in the pod; only where that is the VNIC's own.
@@ -66,7 +66,7 @@ pub struct Allocation {
     pub unreturned_since: Option<BootTime>,
 }
 
-/// What a pod asked for and got in addition to its addresses: enough to check the interface, even if the offer changes.
+/// What a pod requested and got in addition to its addresses: enough to check the interface, even if the offer changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InterfaceRecord {

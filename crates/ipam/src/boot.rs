@@ -25,7 +25,7 @@ impl BootId {
     pub fn current() -> Result<Self, Error> {
         let path = Path::new(BOOT_ID_PATH);
         let mut text = [0; 64];
-        // The kernel gives all of it, 37 bytes, at the first read; to ask for its size and its end first costs three more.
+        // The kernel gives all of it, 37 bytes, at the first read; to read its size and its end first costs three more.
         let length = file::open(path, OFlag::O_RDONLY)
             .and_then(|mut file| file.read(&mut text))
             .map_err(|source| Error::Read { path: path.into(), source })?;

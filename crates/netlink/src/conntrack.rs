@@ -93,8 +93,8 @@ impl ConntrackSocket {
     }
 
     /// Forgets every connection that has one of the addresses at either end in either direction, also those that NAT redirected.
-    /// It stops when `go_on` says so, which is asked about every hundred connections. The kernel finds no connection by its
-    /// address, so all of them are gone through, once per family; ask for many addresses at once. The sockets are spent: a list
+    /// It stops when `go_on` says so, which is called about every hundred connections. The kernel finds no connection by its
+    /// address, so all of them are gone through, once per family; pass many addresses at once. The sockets are spent: a list
     /// that was left before its end is not to be ended otherwise.
     ///
     /// # Errors

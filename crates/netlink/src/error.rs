@@ -1,5 +1,5 @@
 //! Errors: the operation and its subject, and as the cause the kernel's error with its extended-ack text.
-//! Callers ask `is_…()`; they never match text.
+//! Callers use `is_…()`; they never match text.
 
 use std::fmt;
 use std::io;

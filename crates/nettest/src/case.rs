@@ -47,7 +47,7 @@ pub struct AgentRequest {
     /// The name of the agent's Node.
     pub node: String,
     /// The request that is sent.
-    pub request: ProbeRequest,
+    pub probe: ProbeRequest,
     /// How long to wait before it is sent, in milliseconds.
     pub after_ms: u16,
     /// What the answer is for.
@@ -69,7 +69,7 @@ pub enum Role {
     NeighbourArrival(u8),
     /// A packet of the target, on the source's host.
     FromTarget,
-    /// Preparation of the next ask.
+    /// Preparation of the next request.
     Preparation,
     /// The data of the probe, on the target's host: without it the probe shows nothing.
     Reception,
@@ -99,7 +99,7 @@ impl Case {
         let is_measured = self.send.kind == ProbeKind::Throughput;
         let source = if is_measured { self.sender() } else { self.send.source };
         let send = SendTask { source, ..self.send.clone() };
-        self.ask(self.source.node.as_deref(), Task::Send(send), Role::Attempt).after(after_ms)
+        self.request(self.source.node.as_deref(), Task::Send(send), Role::Attempt).after(after_ms)
     }
 
     /// Compares what arrived with what was to be sent.
@@ -140,7 +140,7 @@ impl Case {
         let is_measured = self.send.kind == ProbeKind::Throughput;
         let (address, from) = (self.target.address?, self.sender()?);
         let receive = ReceiveTask { address, port: self.send.port, from, for_ms: watch_ms(self.send.longest_ms()) };
-        is_measured.then(|| self.ask(self.target.node.as_deref(), Task::Receive(receive), Role::Reception))
+        is_measured.then(|| self.request(self.target.node.as_deref(), Task::Receive(receive), Role::Reception))
     }
 
     /// The same probe again while the target's agent watches, if it has one.
@@ -156,7 +156,7 @@ impl Case {
 
     /// A watch of a flow whose packets take so long, and are sent [`WATCH_FIRST_MS`] later.
     pub(crate) fn watch(&self, party: &Party, flow: Flow, longest_ms: u32, role: Role) -> AgentRequest {
-        self.ask(party.node.as_deref(), Task::Watch(WatchTask { flow, for_ms: watch_ms(longest_ms) }), role)
+        self.request(party.node.as_deref(), Task::Watch(WatchTask { flow, for_ms: watch_ms(longest_ms) }), role)
     }
 
     /// The flow of the probe's packets, once both addresses are known.
@@ -172,8 +172,8 @@ impl Case {
     }
 
     /// A task for the agent of a node.
-    pub(crate) fn ask(&self, node: Option<&str>, task: Task, role: Role) -> AgentRequest {
-        AgentRequest { node: node.unwrap_or_default().to_owned(), request: ProbeRequest::new(task), after_ms: 0, role }
+    pub(crate) fn request(&self, node: Option<&str>, task: Task, role: Role) -> AgentRequest {
+        AgentRequest { node: node.unwrap_or_default().to_owned(), probe: ProbeRequest::new(task), after_ms: 0, role }
     }
 
     /// The same task for another source, whose kernel chooses the address and the port.

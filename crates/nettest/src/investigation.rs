@@ -1,5 +1,5 @@
 //! The rounds of one pair: the probe; if it fails, the probe again while the target's agent watches; then probes that each
-//! change one thing. The caller sends the asks of a round at once, and hands each answer back.
+//! change one thing. The caller sends the requests of a round at once, and hands each answer back.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ pub struct Investigation {
     received: Option<Received>,
 }
 
-/// What has been asked.
+/// What has been requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Nothing,
@@ -33,12 +33,12 @@ enum Stage {
 }
 
 impl Investigation {
-    /// Nothing was asked yet.
+    /// Nothing was requested yet.
     pub const fn new(case: Case) -> Self {
         Self { case, stage: Stage::Nothing, rounds: VecDeque::new(), evidence: None, received: None }
     }
 
-    /// The asks of the next round; none at the end.
+    /// The requests of the next round; none at the end.
     pub fn next_round(&mut self) -> Vec<AgentRequest> {
         while self.rounds.is_empty() && self.stage != Stage::Trials {
             self.plan();

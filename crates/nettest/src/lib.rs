@@ -2,7 +2,7 @@
 //! probes; tests replay recorded evidence.
 //!
 //! ```text
-//!   Case ─▶ Investigation ──next()──▶ asks of one round, to be sent at once ──▶ agents
+//!   Case ─▶ Investigation ──next()──▶ requests of one round, sent at once ──▶ agents
 //!                 ▲                                                              │
 //!                 └──answer()── ProbeReport ◀────────────────────────────────────┘
 //!                 └─▶ Evidence ──diagnose()──▶ Verdict: label, causes, last tap, before and after, what to do

@@ -84,10 +84,10 @@ pub struct SendTask {
     /// Whether packets leave by the link that has the source address, whatever the routes say.
     #[serde(default)]
     pub force_link: bool,
-    /// The name that DNS asks for.
+    /// The name that DNS resolves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The path that HTTP asks for.
+    /// The path that HTTP requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Whether DNS uses TCP.

@@ -31,7 +31,7 @@ pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<AgentRequest>>
     // Throughput has no trial that avoids a host's fault.
     if let Some(mut changes) = avoiding.filter(|_| case.send.kind != ProbeKind::Throughput) {
         // One trial each.
-        let mut is_kept = |ask: &AgentRequest| ask.change().is_some_and(|change| changes.remove(&change));
+        let mut is_kept = |request: &AgentRequest| request.change().is_some_and(|change| changes.remove(&change));
         rounds.iter_mut().for_each(|round| round.retain(&mut is_kept));
     }
     rounds.retain(|round| !round.is_empty());
@@ -41,22 +41,22 @@ pub(crate) fn rounds(case: &Case, evidence: &Evidence) -> Vec<Vec<AgentRequest>>
 /// The same source with another port, protocol, size, rate, address or target.
 fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<AgentRequest> {
     let source = case.source.node.as_deref();
-    let trial = |change, send: SendTask| case.ask(source, Task::Send(send), Role::Trial(change));
+    let trial = |change, send: SendTask| case.request(source, Task::Send(send), Role::Trial(change));
     let base = || case.sent_elsewhere();
-    let mut asks = Vec::new();
+    let mut requests = Vec::new();
     match case.send.kind {
         ProbeKind::Throughput => {
             let target = evidence.target.address.or(evidence.attempt.target);
             let echo = |to, size| SendTask { kind: ProbeKind::PathMtu, size, ..case.echo(to) };
-            asks.extend(target.map(|to| trial(Change::FullSize, echo(to, 0))));
-            asks.extend(target.map(|to| trial(Change::SmallPacket, echo(to, SMALL))));
-            return asks;
+            requests.extend(target.map(|to| trial(Change::FullSize, echo(to, 0))));
+            requests.extend(target.map(|to| trial(Change::SmallPacket, echo(to, SMALL))));
+            return requests;
         }
-        ProbeKind::PathMtu => asks.push(trial(Change::SmallPacket, SendTask { size: SMALL, ..case.send.clone() })),
+        ProbeKind::PathMtu => requests.push(trial(Change::SmallPacket, SendTask { size: SMALL, ..case.send.clone() })),
         ProbeKind::Dns => {
             let slow = SendTask { count: SLOW_COUNT, interval_ms: SLOW_INTERVAL_MS, ..base() };
-            asks.push(trial(Change::SlowRate, slow));
-            asks.push(trial(Change::OverTcp, SendTask { over_tcp: true, count: 1, ..base() }));
+            requests.push(trial(Change::SlowRate, slow));
+            requests.push(trial(Change::OverTcp, SendTask { over_tcp: true, count: 1, ..base() }));
         }
         ProbeKind::Tcp | ProbeKind::Http | ProbeKind::Https | ProbeKind::Udp | ProbeKind::Icmp
             if case.service.is_none() =>
@@ -66,11 +66,11 @@ fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<Agent
             let source = case.send.source;
             let tcp = SendTask { source, ..tcp };
             if case.send.kind == ProbeKind::Icmp || case.send.kind == ProbeKind::Udp {
-                asks.push(trial(Change::OtherProtocol, tcp));
+                requests.push(trial(Change::OtherProtocol, tcp));
             } else {
-                asks.push(trial(Change::OtherPort, tcp));
+                requests.push(trial(Change::OtherPort, tcp));
                 let target = evidence.target.address.or(evidence.attempt.target);
-                asks.extend(target.map(|to| trial(Change::OtherProtocol, SendTask { source, ..case.echo(to) })));
+                requests.extend(target.map(|to| trial(Change::OtherProtocol, SendTask { source, ..case.echo(to) })));
             }
         }
         _ => {}
@@ -80,7 +80,7 @@ fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<Agent
     let compared = |send: SendTask| if is_astray { SendTask { kind: ProbeKind::Route, ..send } } else { send };
     let fits = is_traced || case.send.kind != ProbeKind::PathMtu;
     if case.send.source.is_some() && fits {
-        asks.push(trial(Change::OwnAddress, compared(base())));
+        requests.push(trial(Change::OwnAddress, compared(base())));
     }
     // Another network, if the target's is known: that of the target may have no route.
     let elsewhere = case.others.iter().filter(|other| in_targets_subnet(evidence, other) != Some(true));
@@ -91,8 +91,8 @@ fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<Agent
         true => compared(SendTask { target: ProbeTarget::Address(to), ..base() }),
         false => case.echo(to),
     };
-    asks.extend(other.map(|other| trial(Change::OtherTarget, SendTask { source: case.send.source, ..to(other) })));
-    asks
+    requests.extend(other.map(|other| trial(Change::OtherTarget, SendTask { source: case.send.source, ..to(other) })));
+    requests
 }
 
 /// The same probe from other nodes: some of the source's subnet, which the target's agent watches, one of the target's, one of a third.
@@ -101,28 +101,28 @@ fn of_other_nodes(case: &Case, evidence: &Evidence) -> Vec<AgentRequest> {
         return Vec::new();
     }
     let others = || case.others.iter();
-    let ask = |other: &Compared, role| case.ask(Some(&other.node), Task::Send(case.sent_elsewhere()), role);
-    let trial = |other: &Compared, change| ask(other, Role::Trial(change));
+    let request = |other: &Compared, role| case.request(Some(&other.node), Task::Send(case.sent_elsewhere()), role);
+    let trial = |other: &Compared, change| request(other, Role::Trial(change));
     if case.service.is_some() {
         return others().next().map(|other| trial(other, Change::OtherNode)).into_iter().collect();
     }
     let in_sources = |other: &Compared| other.shares_subnet(&evidence.attempt);
     let in_targets = |other: &Compared| in_targets_subnet(evidence, other);
     let flow = case.flow(evidence).filter(|_| case.target_has_agent);
-    let mut asks = Vec::new();
+    let mut requests = Vec::new();
     for (neighbour, number) in others().filter(|other| in_sources(other) == Some(true)).zip(0..NEIGHBOURS) {
-        asks.push(ask(neighbour, Role::Neighbour(number)).watched());
+        requests.push(request(neighbour, Role::Neighbour(number)).watched());
         let watch = flow.and_then(|flow| {
             let flow = Flow { source: neighbour.of_family(Some(flow.target))?, source_port: 0, ..flow };
             Some(case.watch(&case.target, flow, case.send.longest_ms(), Role::NeighbourArrival(number)))
         });
-        asks.extend(watch);
+        requests.extend(watch);
     }
     let near_target = others().find(|other| in_targets(other) == Some(true) && in_sources(other) != Some(true));
-    asks.extend(near_target.map(|other| trial(other, Change::TargetNeighbour)));
+    requests.extend(near_target.map(|other| trial(other, Change::TargetNeighbour)));
     let stranger = others().find(|other| in_sources(other) == Some(false) && in_targets(other) != Some(true));
-    asks.extend(stranger.map(|other| trial(other, Change::OtherSubnet)));
-    asks
+    requests.extend(stranger.map(|other| trial(other, Change::OtherSubnet)));
+    requests
 }
 
 /// Whether a node is in the target's subnet. `None` if the target's agent did not report it.
@@ -143,18 +143,18 @@ fn of_the_target(case: &Case, evidence: &Evidence) -> Vec<Vec<AgentRequest>> {
         .is_some_and(|report| report.taps.out.packets > 0 && report.taps.out.device != report.taps.inward.device);
     if let (true, Some(source)) = (differ, source) {
         let forced = SendTask { force_link: true, source: evidence.target.address, ..case.echo(source) };
-        rounds.push(vec![case.ask(agent, Task::Send(forced), Role::Trial(Change::ForcedLink))]);
+        rounds.push(vec![case.request(agent, Task::Send(forced), Role::Trial(Change::ForcedLink))]);
     }
     let never_arrived = arrival.is_some_and(|report| report.taps.inward.packets == 0);
     let has_ports = matches!(case.send.kind, ProbeKind::Tcp | ProbeKind::Udp | ProbeKind::Http | ProbeKind::Https);
     if let (true, true, Some(flow)) = (never_arrived, has_ports && case.send.source_port != 0, case.flow(evidence)) {
         let (source, target, source_port, port) = (flow.target, flow.source, flow.port, flow.source_port);
         let back = Flow { source, target, source_port, port, ..flow };
-        let open = case.ask(agent, Task::Open(flow), Role::Preparation).watched();
+        let open = case.request(agent, Task::Open(flow), Role::Preparation).watched();
         rounds.push(vec![case.watch(&case.source, back, 0, Role::FromTarget), open]);
         let send = SendTask { target: ProbeTarget::Address(flow.target), count: 2, ..case.send.clone() };
         let source = case.source.node.as_deref();
-        rounds.push(vec![case.ask(source, Task::Send(send), Role::Trial(Change::OpenedByTarget))]);
+        rounds.push(vec![case.request(source, Task::Send(send), Role::Trial(Change::OpenedByTarget))]);
     }
     rounds
 }

@@ -1,4 +1,4 @@
-//! Failed calls, and the questions that a caller asks about them.
+//! Failed calls, and what a caller must know about them.
 
 mod failure;
 mod login;

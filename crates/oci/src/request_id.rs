@@ -1,4 +1,4 @@
-//! The number of a request (`opc-request-id`), which Oracle's support asks for.
+//! The number of a request (`opc-request-id`), which Oracle's support needs.
 
 use std::fmt;
 

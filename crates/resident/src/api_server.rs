@@ -24,7 +24,7 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// What the kubelet mounts, and `Config::incluster` reads.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Whether an API server can be asked.
+/// Whether an API server can be reached.
 pub fn in_cluster() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) && Path::new(TOKEN).exists()
 }

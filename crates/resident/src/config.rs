@@ -49,7 +49,7 @@ pub struct Layers {
     pub environment: Vec<(String, String)>,
     /// Where the file is.
     pub file: PathBuf,
-    /// Whether the file was asked for: then it must be there.
+    /// Whether the file was requested: then it must be there.
     pub file_is_named: bool,
 }
 

@@ -1,5 +1,5 @@
 //! What our resident programs have in common towards the people who operate them: how they are configured, what they
-//! log, how they are measured and asked how they are, what they tell Kubernetes. Nothing of what they do.
+//! log, how they are measured and probed, what they tell Kubernetes. Nothing of what they do.
 //!
 //! ```text
 //!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (restart in place)

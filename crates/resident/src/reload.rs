@@ -282,7 +282,9 @@ mod tests {
         assert_eq!(read(Some("WORD=two\n")), changed("WORD"));
         assert_eq!(read(Some("")), changed("WORD"), "its default");
         assert_eq!(read(None), FileState::Invalid(GONE.to_owned()));
-        assert!(matches!(read(Some("WORT=two\n")), FileState::Invalid(message) if message.contains("WORT is not a key")));
+        assert!(
+            matches!(read(Some("WORT=two\n")), FileState::Invalid(message) if message.contains("WORT is not a key"))
+        );
         assert_eq!(read(Some("WORD=one\n")), FileState::Same);
     }
 

@@ -32,7 +32,7 @@ const CONNECTIONS: usize = 16;
 /// How long a connection may last, whichever side is slow, unless its answer is a stream.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a client may take to ask.
+/// How long a client may take to send its request.
 const QUESTION: Duration = Duration::from_secs(5);
 
 /// The answer to a request that names another host.

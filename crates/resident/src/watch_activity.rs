@@ -14,7 +14,7 @@ use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::{BoxError, service_fn};
 
-/// How long an answer may be silent. API servers that send no bookmarks close a watch within this time, unless it asks for longer.
+/// How long an answer may be silent. API servers that send no bookmarks close a watch within this time, unless it requests longer.
 pub const SILENCE: Duration = Duration::from_mins(5);
 
 /// When the API server last sent a byte of one watch. Clones share it.

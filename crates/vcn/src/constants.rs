@@ -71,7 +71,7 @@ pub const INTERFACES_ANNOTATION: &str = "oke.oraclecloud.com/interfaces";
 /// Each binary of our plugins contains one of these texts, in every release (`ABOUT`): the installer recognizes it by that.
 pub const PLUGIN_MARKS: [&str; 2] = [
     "gives pods VCN addresses of the node's secondary VNICs",
-    "gives pods extra interfaces on VNICs that they ask for",
+    "gives pods extra interfaces on VNICs that they request",
 ];
 
 /// Our CNI configuration. It sorts before OKE's `10-oci.conflist` and Cilium's `05-cilium` comes before it.
@@ -123,7 +123,7 @@ pub const POD_GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 /// A pod's IPv6 gateway, likewise.
 pub const POD_GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
-/// The priorities of our policy rules, in the order the kernel asks them.
+/// The priorities of our policy rules, in the order the kernel reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct RulePriorities;
 

@@ -115,7 +115,7 @@ impl fmt::Display for TableId {
     }
 }
 
-/// A policy rule's priority: lower is asked earlier.
+/// A policy rule's priority: lower is read earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Priority(pub u32);

@@ -152,7 +152,7 @@ pub enum Purpose {
     Pods,
     /// The host's own use.
     Host,
-    /// Kept for pods that ask for it by name.
+    /// Kept for pods that request it by name.
     Attach,
 }
 

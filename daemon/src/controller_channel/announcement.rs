@@ -17,7 +17,7 @@ use crate::sources::backoff::persist;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Retries until the annotation is written. Returns at once without a cluster, where no controller asks.
+/// Retries until the annotation is written. Returns at once without a cluster, which no controller queries.
 pub(super) async fn publish(settings: &Settings, announcement: Announcement, report: impl Fn(Option<String>)) {
     let Some(pod) = settings.pod_name.as_deref().filter(|_| in_cluster()) else { return };
     let annotate = async || write(pod, announcement).await.map_err(|why| format!("annotate the Pod {pod}: {why}"));

@@ -1,4 +1,4 @@
-//! What the controller can ask for: the summary of the node, its details, other rules, probes of network tests, and
+//! What the controller can request: the summary of the node, its details, other rules, probes of network tests, and
 //! captures.
 
 use std::sync::Arc;

@@ -143,7 +143,7 @@ struct HostLink {
     table: TableId,
 }
 
-/// A VNIC with its addresses, and what its VnicAttachment or NativePodNetwork asks for.
+/// A VNIC with its addresses, and what its VnicAttachment or NativePodNetwork requests.
 fn host_vnic(vnic: &Vnic, at: HostLink, facts: HostFacts<'_>, for_pods: &[IpNetwork]) -> HostVnic {
     let request = facts.requests.get(&vnic.id);
     let entry = npn_vnic(facts.npn, &vnic.id);

@@ -61,7 +61,7 @@ pub enum Cause {
     Kernel,
     /// A file that the agent writes, or that it depends on, changed.
     Files,
-    /// A client asked for a plan. Nothing is changed.
+    /// A client requested a plan. Nothing is changed.
     Preview,
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn uninstall(settings: &Settings, ended: bool) {
     let how = Uninstall {
         roots: KernelRoots { sysctl: settings.sysctl_root.clone(), host: settings.host_root.clone() },
         force: false,
-        // Asked before.
+        // Read before.
         returning: None,
         dry_run: false,
     };

@@ -18,7 +18,7 @@ const MAX_STATUS_LINE: usize = 256;
 pub(super) fn probe(way: &ProbeRoute, task: &SendTask, destination: &Destination) -> Tally {
     let pace = Pace::from(task);
     let path = task.path.as_deref().or(destination.path).unwrap_or("/");
-    // The version 2 of the metadata service refuses requests without it, so that a misled proxy cannot ask.
+    // The version 2 of the metadata service refuses requests without it, so that a misled proxy cannot send one.
     let authorization = if destination.metadata { "Authorization: Bearer Oracle\r\n" } else { "" };
     let mut host =
         if destination.host.contains(':') { format!("[{}]", destination.host) } else { destination.host.clone() };

@@ -30,7 +30,7 @@ pub(super) struct ProbeRoute {
 }
 
 impl ProbeRoute {
-    /// Asks the kernel. A missing route is not an error.
+    /// Queries the kernel. A missing route is not an error.
     pub(super) fn find(task: &SendTask, mut target: SocketAddr) -> Result<Self, netlink::Error> {
         let mut kernel = netlink::Socket::open()?;
         let addresses = kernel.addresses(None)?;

@@ -80,7 +80,7 @@ fn greeting(mut stream: &Socket, end: Instant) -> io::Result<()> {
     }
 }
 
-/// Sends for the fixed time, not faster than asked, and waits until the receiver closes.
+/// Sends for the fixed time, not faster than requested, and waits until the receiver closes.
 fn send(mut stream: &Socket, mbits: u16, timeout: Duration) -> io::Result<()> {
     let per_second = u64::from(mbits) * 1_000_000 / 8;
     let chunk = (per_second * CHUNK_MS / 1_000).clamp(CHUNK_MIN, CHUNK_MAX);

@@ -199,7 +199,7 @@ fn may_have_pods(node: &NodeState) -> bool {
 }
 
 /// The host's own addresses until now, and the addresses that pods hold. If the index of allocations is lost, unreadable or of
-/// a newer version, the addresses that routes lead to pods count as held. Errors are reported by the stages that ask the same.
+/// a newer version, the addresses that routes lead to pods count as held. Errors are reported by the stages that read the same.
 fn addresses(node: &NodeState) -> (Vec<HostAddress>, HashSet<IpAddr>) {
     let held = node.store.held().ok().filter(|held| !held.is_empty());
     let held = held.unwrap_or_else(|| host::pods().unwrap_or_default());

@@ -86,7 +86,7 @@ impl GoneLinks {
         self.0.values().any(|gone| !gone.is_confirmed && now.duration_since(gone.since) >= CONFIRMED)
     }
 
-    /// When to ask for that again.
+    /// When to list that again.
     pub(super) fn again(&self) -> Option<Duration> {
         self.0.values().any(|gone| !gone.is_confirmed).then_some(CONFIRMED)
     }

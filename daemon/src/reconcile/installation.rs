@@ -119,7 +119,7 @@ impl Installation {
 }
 
 impl LastRun {
-    /// Whether it was asked by these settings and signals.
+    /// Whether it follows from these settings and signals.
     fn has_inputs(&self, settings: &Settings, signals: &Signals) -> bool {
         self.settings == settings.installer && self.signals == *signals
     }

@@ -1,5 +1,5 @@
 //! Raises limits of the kernel that are nearly used up, where a rule of a health signal says so, and sets them back if that did
-//! not help. Only while the controller asks for this node's health and does not stop repairs: it stops them when too many nodes
+//! not help. Only while the controller reads this node's health and does not stop repairs: it stops them when too many nodes
 //! repair at once.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::facts::condition::{Condition, Reason};
 use crate::facts::reconcile_report::unix_millis;
 use crate::report::notices::Notices;
 
-/// The controller asks every few minutes. Without it, nothing is raised.
+/// The controller polls every few minutes. Without it, nothing is raised.
 const PERMISSION: Duration = Duration::from_mins(10);
 
 /// The interval at which trials are ended.

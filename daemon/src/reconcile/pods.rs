@@ -124,7 +124,7 @@ impl RunningPods {
             || (!settled.is_empty() && store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)))
     }
 
-    /// When to ask for attention again although nothing happens.
+    /// When a reconcile is due although nothing happens.
     pub(super) fn again(&self) -> Option<Duration> {
         let settles = (!self.hints.is_empty()).then_some(SETTLED);
         let drift = (!self.drift.is_empty()).then_some(CONFIRMED);

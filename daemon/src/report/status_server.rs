@@ -15,14 +15,14 @@ use crate::lifecycle::agent::Agent;
 use crate::report::attachments;
 use crate::report::status::{AgentState, Readiness, Status};
 
-/// Time without a completed reconcile after which /healthz asks for a restart. Reconciles take seconds and run at least every
+/// Time without a completed reconcile after which /healthz demands a restart. Reconciles take seconds and run at least every
 /// resync interval; a loop this late hangs in the kernel or in a file system.
 const STUCK: Duration = Duration::from_secs(300);
 
 /// Time limit of a preview, including the reconcile in progress before it.
 const PREVIEW: Duration = Duration::from_secs(20);
 
-/// Asks for a preview: the report of a reconcile that changed nothing.
+/// Requests a preview: the report of a reconcile that changed nothing.
 pub(crate) type PreviewRequest = oneshot::Sender<ReconcileReport>;
 
 /// What the answers are made from.

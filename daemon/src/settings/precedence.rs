@@ -167,6 +167,9 @@ fn nic_kind_of_tests_is_set_by_command_line_only() {
     assert_eq!(of("", &[], &[]), Ok(LinkKindName::HARDWARE));
     assert_eq!(of("", &[], &set), Ok(LinkKindName::new(Some("veth".to_owned()))));
     assert_eq!(of("", &set, &[]), Err(vec!["environment: TEST_NIC_KIND is not a key".to_owned()]));
-    assert_eq!(of("TEST_NIC_KIND=veth", &[], &[]), Err(vec!["agent.conf, line 1: TEST_NIC_KIND is not a key".to_owned()]));
+    assert_eq!(
+        of("TEST_NIC_KIND=veth", &[], &[]),
+        Err(vec!["agent.conf, line 1: TEST_NIC_KIND is not a key".to_owned()])
+    );
     assert!(keys().iter().all(|key| key.name() != "TEST_NIC_KIND"), "no document, chart or add-on names it");
 }

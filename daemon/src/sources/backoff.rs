@@ -36,7 +36,7 @@ pub(crate) async fn persist<T>(
     }
 }
 
-/// Between nine tenths and all of a regular interval, so that the nodes of a pool do not ask at the same time.
+/// Between nine tenths and all of a regular interval, so that the nodes of a pool do not poll at the same time.
 pub(crate) fn jittered(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0)
 }

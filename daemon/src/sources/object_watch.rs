@@ -33,7 +33,7 @@ pub(crate) struct ObjectWatch<K: Resource> {
     /// Its kind, for the API.
     pub resource: K::DynamicType,
     pub api: fn(Client) -> Api<K>,
-    /// How the server is asked; the field is added.
+    /// How objects are requested; the field is added.
     pub config: watcher::Config,
     /// How long the first answer may take.
     pub deadline: Duration,
@@ -64,7 +64,7 @@ pub(crate) enum WatchEnd {
     Failed(String),
 }
 
-/// A list as the server has it in memory: thousands of nodes ask, and none needs the newest. The next watch continues with one
+/// A list as the server has it in memory: thousands of nodes list, and none needs the newest. The next watch continues with one
 /// request. Bookmarks, one a minute, keep an idle one open; a silent one ends after five minutes.
 pub(crate) fn lasting() -> watcher::Config {
     let lasts = u32::try_from(jittered(WATCH, chance()).as_secs()).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! Asks the sources for as long as the agent lives and publishes what is known. A source that does not answer delays no other:
+//! Polls the sources for as long as the agent lives and publishes what is known. A source that does not answer delays no other:
 //! the facts are published without it.
 
 mod pace;
@@ -29,7 +29,7 @@ use crate::sources::oke_cni;
 
 use pace::Pace;
 
-/// The instance itself hardly changes: once its shape and custom metadata are known, they are asked for this rarely.
+/// The instance itself hardly changes: once its shape and custom metadata are known, they are polled this rarely.
 const INSTANCE_AGE: Duration = Duration::from_mins(5);
 
 /// The least time between a question and a later one that link events cause. A flapping link must not use up the rate limit of
@@ -67,7 +67,7 @@ const _: () = {
     assert!(BEHIND_ANSWERS.as_millis() < FACTS_AWAITED.as_millis(), "the first reconcile would not wait for it");
 };
 
-/// What the API server, or a file in its place, is asked for.
+/// What the API server, or a file in its place, serves.
 #[derive(Debug)]
 pub struct ClusterSources {
     pub(crate) npn: NpnSource,
@@ -83,7 +83,7 @@ impl ClusterSources {
     }
 }
 
-/// Asks, publishes, waits; ends when the facts have no reader. `oke_cni` is whether OKE's own CNI is in the cluster.
+/// Polls, publishes, waits; ends when the facts have no reader. `oke_cni` is whether OKE's own CNI is in the cluster.
 pub async fn run<M: Metadata>(
     metadata: M,
     mut cluster: ClusterSources,
@@ -103,7 +103,7 @@ pub async fn run<M: Metadata>(
         let requested_at = tokio::time::Instant::now();
         let first = (!patience.is_zero()).then(|| facts.clone());
         let answers = async {
-            let requests = ask(&mut facts, &metadata, &cluster, settings, metrics);
+            let requests = poll(&mut facts, &metadata, &cluster, settings, metrics);
             // The guard is dropped at once: it blocks the writer.
             tokio::join!(requests, async { drop(known.await) })
         };
@@ -135,7 +135,7 @@ pub async fn run<M: Metadata>(
             () = link => {}
             () = npn_changed.notified() => {}
         }
-        // Whatever came first: the next question is asked for the link, too.
+        // Whatever came first: the next poll is for the link, too.
         if was_link.get() {
             pace.note_link();
         }
@@ -155,8 +155,8 @@ async fn publish_first(
     if facts.is_recalled() {
         let silence = async {
             sleep(SILENCE).await;
-            ask_npn(&mut facts, &cluster.npn).await;
-            ask_attachments(&mut facts, &cluster.attachments).await;
+            refresh_npn(&mut facts, &cluster.npn).await;
+            refresh_attachments(&mut facts, &cluster.attachments).await;
         };
         // Together: the first reconcile does not wait for both.
         let known = tokio::time::timeout(OKE_CNI_AWAITED, oke_cni.wait_for(Option::is_some));
@@ -179,9 +179,8 @@ async fn publish_first(
 fn complete(list: VnicList, facts: &NodeFacts) -> Result<VnicList, String> {
     let listed = &list.vnics;
     let count = listed.len() + list.unusable.len();
-    let lacks = |which: String| {
-        Err(format!("the metadata service lists {count} VNIC(s), but not {which}; the agent asks again"))
-    };
+    let lacks =
+        |which: String| Err(format!("the metadata service lists {count} VNIC(s), but not {which}; the agent retries"));
     match facts.primary() {
         // Its entry cannot be used.
         _ if list.unusable.iter().any(|entry| entry.place == 0) => Ok(list),
@@ -198,8 +197,8 @@ fn complete(list: VnicList, facts: &NodeFacts) -> Result<VnicList, String> {
     }
 }
 
-/// Asks each source once.
-pub async fn ask<M: Metadata>(
+/// Polls each source once.
+pub async fn poll<M: Metadata>(
     facts: &mut NodeFacts,
     metadata: &M,
     cluster: &ClusterSources,
@@ -216,7 +215,7 @@ pub async fn ask<M: Metadata>(
         facts.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
     }
     metrics.metadata_answered("vnics", vnics.is_ok());
-    ask_npn(facts, &cluster.npn).await;
+    refresh_npn(facts, &cluster.npn).await;
     // Behind it, because the NativePodNetwork may name a VNIC that is not listed.
     let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| complete(listed, facts));
     let macs = LazyCell::new(host_links::macs);
@@ -234,11 +233,11 @@ pub async fn ask<M: Metadata>(
         }
     };
     facts.absorb_vnics(vnics, settings.detach_grace, Instant::now(), is_held);
-    ask_attachments(facts, &cluster.attachments).await;
+    refresh_attachments(facts, &cluster.attachments).await;
 }
 
-/// Asks for the VnicAttachments, which are found by the instance, if they matter.
-async fn ask_attachments(facts: &mut NodeFacts, attachments: &AttachmentSource) {
+/// Reads the VnicAttachments, which are found by the instance, if they matter.
+async fn refresh_attachments(facts: &mut NodeFacts, attachments: &AttachmentSource) {
     // A server that is silent to one question is silent to the next one, and the facts are awaited.
     let within = if facts.npn.error.is_none() { FIRST_ANSWER } else { Duration::ZERO };
     let need = if needs_attachments(facts) { Need::Some { within } } else { Need::None };
@@ -247,8 +246,8 @@ async fn ask_attachments(facts: &mut NodeFacts, attachments: &AttachmentSource) 
     }
 }
 
-/// Asks for the NativePodNetwork, which is found by the instance.
-async fn ask_npn(facts: &mut NodeFacts, npn: &NpnSource) {
+/// Reads the NativePodNetwork, which is found by the instance.
+async fn refresh_npn(facts: &mut NodeFacts, npn: &NpnSource) {
     if let Some(instance) = &facts.instance.value {
         npn.refresh(&instance.id, &mut facts.npn).await;
     }

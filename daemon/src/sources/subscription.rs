@@ -97,7 +97,7 @@ mod tests {
         Err(io::Error::other("no descriptors"))
     }
 
-    /// What a source says, as often as it is asked, if it opens.
+    /// What a source says, as often as it is polled, if it opens.
     #[expect(clippy::fn_params_excessive_bools, reason = "a table calls it")]
     async fn news(subscription: &mut Subscription<u8>, opens: bool, works: bool) -> Option<u8> {
         let open = || if opens { Ok(2) } else { broken() };

@@ -150,7 +150,7 @@ impl NftWatch {
 fn concerns_host(event: &Event, pod_links: &PodLinks) -> bool {
     match event {
         Event::Link(_, link) => !link.name.is_of_pod(),
-        // Every pod link brings a link-local one. Of others, a VNIC may have lost that from which its router is asked.
+        // Every pod link brings a link-local one. Of others, a VNIC may have lost that from which the kernel resolves its router.
         Event::Address(change, address) => {
             !is_link_local(address.address.ip()) || *change == Change::Gone && !pod_links.has(address.index)
         }

@@ -48,7 +48,7 @@ fn problems_and_states_are_shown() {
     assert_eq!((&of("dead")["state"], &of("adding")["state"]), (&"link-gone".into(), &"adding".into()));
     adding.expire(&node);
     assert_eq!(of("adding")["state"], "void");
-    // As often as the agent repairs it before it is asked.
+    // As often as the agent repairs it before it answers.
     let shows = |problem: &str, cause: &str| {
         let is_shown = || {
             node.sh(cause);

@@ -1,4 +1,4 @@
-//! `bundle`: all that is asked for, nothing secret, with the agent, without it and while it hangs.
+//! `bundle`: all that is requested, nothing secret, with the agent, without it and while it hangs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -175,10 +175,10 @@ fn log_of_plugin_runs_is_whole() {
 fn hanging_agent_gets_one_request_and_is_reported_in_time() {
     let (node, agent) = dual_stack_node().with_agent(&[]);
     agent.signal(Signal::SIGSTOP);
-    let timed = |seconds: u32, what: &str, ask: &(dyn Fn() + Sync)| {
+    let timed = |seconds: u32, what: &str, call: &(dyn Fn() + Sync)| {
         in_time(seconds * SECOND, what, || {
             let begun = Instant::now();
-            ask();
+            call();
             begun.elapsed()
         });
     };

@@ -50,7 +50,7 @@ impl Node {
         self.inside(|| container.run(&self.image(), work).unwrap())
     }
 
-    /// What the sources of a node say, asked as the agent asks.
+    /// What the sources of a node say, polled as the agent does.
     pub(crate) fn world(&self, vnics: Vec<Value>, settings: &Settings) -> NodeFacts {
         self.metadata.set_vnics(vnics);
         self.call(|| {
@@ -58,7 +58,7 @@ impl Node {
             runtime.block_on(async {
                 let imds = imds::Imds::new(&self.metadata.base_url(), imds::POLICY).unwrap();
                 let mut world = NodeFacts::default();
-                poller::ask(&mut world, &imds, &ClusterSources::files(settings), settings, &Metrics::default()).await;
+                poller::poll(&mut world, &imds, &ClusterSources::files(settings), settings, &Metrics::default()).await;
                 world
             })
         })

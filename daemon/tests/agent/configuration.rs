@@ -111,11 +111,11 @@ fn config_tells_what_is_set_and_checks_files() {
     let node = Node::new();
     node.deliver(1, "LOG_LEVEL=debug\n");
     let file = DEFAULT_CONFIG;
-    let ask = |arguments: &[&str]| {
+    let run = |arguments: &[&str]| {
         let output = node.output_of(|command| command.env("RESYNC_SECONDS", "7").args(arguments));
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
-    let (status, said) = ask(&["config", "--listen", "127.0.0.1:1"]);
+    let (status, said) = run(&["config", "--listen", "127.0.0.1:1"]);
     assert_eq!(status, 0, "{said}");
     let line = |key: &str| {
         let line = said.lines().find(|line| line.starts_with(key)).unwrap();
@@ -126,21 +126,21 @@ fn config_tells_what_is_set_and_checks_files() {
     assert_eq!(line("LISTEN="), "LISTEN=127.0.0.1:1 command line");
     assert_eq!(line("DATA_DIR="), "DATA_DIR=/var/lib/vcn-native default");
 
-    let (status, said) = ask(&["config", "--check", file]);
+    let (status, said) = run(&["config", "--check", file]);
     assert_eq!((status, said), (0, format!("{file}: valid, 1 key(s)\n")));
     node.deliver(2, "LOG_LEVEL=debug\nLISTEN=here\nLISTN=\n");
-    let (status, said) = ask(&["config", "--check", file]);
+    let (status, said) = run(&["config", "--check", file]);
     assert_eq!(status, 2);
     assert!(said.contains("line 2: LISTEN is \"here\"") && said.contains("did you mean LISTEN?"), "{said}");
-    let (status, said) = ask(&["config", "--check", file, "-o", "json"]);
+    let (status, said) = run(&["config", "--check", file, "-o", "json"]);
     let json: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((status, json["problems"].as_array().unwrap().len()), (2, 2), "{said}");
 
-    let (status, said) = ask(&["config", "--explain", "-o", "json"]);
+    let (status, said) = run(&["config", "--explain", "-o", "json"]);
     let json: Value = serde_json::from_str(&said).unwrap();
     let resync = json.as_array().unwrap().iter().find(|key| key["key"] == "RESYNC_SECONDS").unwrap();
     assert_eq!((status, &resync["default"], &resync["unit"]), (0, &"30".into(), &"SECONDS".into()));
-    let (_, text) = ask(&["config", "--explain"]);
+    let (_, text) = run(&["config", "--explain"]);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for key in json.as_array().unwrap() {
         let values = key["values"].as_array().cloned().unwrap_or_else(|| vec![key["unit"].clone()]);

@@ -73,7 +73,7 @@ fn flapping_link_causes_few_questions_and_reconciles() {
         node.sh(before);
         let agent = node.ready_agent(&SLOW_RESYNC);
         let cost = flap(&node, &agent, link, |cost| if questions > 0.0 { cost.questions > 0 } else { cost.passes > 0 });
-        // The agent raised a VNIC's link when it started: about that it asks some more.
+        // The agent raised a VNIC's link when it started: it polls for that some more.
         assert_at_most("questions", u32::try_from(cost.questions).unwrap(), questions, &cost);
         assert_at_most("reconciles", cost.passes, 2.5, &cost);
     });

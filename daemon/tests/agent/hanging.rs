@@ -1,4 +1,4 @@
-//! A plugin of the chain that hangs when it is asked which versions it speaks: a repair waits no longer than its deadline.
+//! A plugin of the chain that hangs in VERSION: a repair waits no longer than its deadline.
 
 use std::fs;
 use std::time::Duration;
@@ -15,12 +15,12 @@ const DEADLINE: Duration = Duration::from_secs(2);
 pub(crate) fn hangs(node: &Node) {
     let pipe = node.path("bin/pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let script = b"#!/bin/sh\necho >>/run/vcn-native/asked\nread line <${0%/*}/pipe\n";
+    let script = b"#!/bin/sh\necho >>/run/vcn-native/calls\nread line <${0%/*}/pipe\n";
     sandbox::write_program(&node.path("bin/portmap"), script).unwrap();
 }
 
 fn request_count(node: &Node) -> usize {
-    fs::read_to_string(node.path("run/asked")).map_or(0, |text| text.lines().count())
+    fs::read_to_string(node.path("run/calls")).map_or(0, |text| text.lines().count())
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn dual_stack_node_uses_ipv4_on_a_kernel_without_ipv6() {
     assert!(!std::path::Path::new("/proc/sys/net/ipv6").exists(), "this kernel has IPv6");
     let scene = Scene::new(&[dual_stack("pods", 33)]);
     let node = &scene.node;
-    // On a slow machine the plugin is still being asked for its versions.
+    // On a slow machine the plugin is still in VERSION.
     let is_through = |pass: &ReconcileReport| pass.conditions.iter().all(|it| it.reason != Reason::Starting);
     let mut passes = std::iter::repeat_with(|| scene.reconcile(Cause::Start));
     let first = passes.by_ref().take(100).find(is_through).unwrap();

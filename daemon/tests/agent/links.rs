@@ -44,7 +44,7 @@ fn drift_of_a_vnic_link_is_repaired() {
             "for flap in 1 2 3 4 5; do ip link set ens5 down; ip link set ens5 up; done; ip link set ens5 down",
             |socket| link(socket).up,
         ),
-        // For what is forwarded the kernel asks for the router from such an address only.
+        // For what is forwarded the kernel resolves the router from such an address only.
         (MUTE, |socket| link_locals(socket) == ["fe80::17ff:fe00:21/64"]),
     ];
     at_once(drifts, |(drift, is_whole)| {

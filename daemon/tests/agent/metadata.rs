@@ -66,7 +66,7 @@ impl Metadata {
         self.state.lock().unwrap().vnics = vnics;
     }
 
-    /// How often the list of VNICs was asked for.
+    /// How often the list of VNICs was requested.
     pub(crate) fn list_requests(&self) -> usize {
         self.state.lock().unwrap().list_requests
     }

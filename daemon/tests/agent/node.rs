@@ -275,7 +275,7 @@ impl Node {
             Ok(answer)
         };
         let answer = self.inside(exchange).unwrap_or_default();
-        // One that ends while it is asked answers nothing, too.
+        // One that ends during a request answers nothing, too.
         let Some((head, body)) = answer.split_once("\r\n\r\n") else { return (0, String::new()) };
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }

@@ -48,7 +48,7 @@ impl<'a> Leader<'a> {
         self.node.start(container, &[&["--node-ip", "127.0.0.1"], more].concat())
     }
 
-    pub(crate) fn ask(&self, agent: &Agent, request: &Request) -> Reply {
+    pub(crate) fn request(&self, agent: &Agent, request: &Request) -> Reply {
         let reply = RefCell::new(None);
         let is_answered = || {
             let listening = agent.events("channel.listening");
@@ -70,7 +70,7 @@ impl<'a> Leader<'a> {
         let request = Request::post(POLICY_PATH, document.to_string());
         let answer = RefCell::new(None);
         let is_answered = || {
-            let reply = self.ask(agent, &request);
+            let reply = self.request(agent, &request);
             // As a leader does while the agent does not know its instance, or works longer than a request waits.
             assert!(matches!(reply.status, 200 | 503), "{reply:?}\n{}", agent.log());
             let read = serde_json::from_slice(&reply.body).ok();
@@ -88,7 +88,7 @@ impl<'a> Leader<'a> {
     }
 
     pub(crate) fn answer(&self, agent: &Agent) -> NodeAnswer {
-        serde_json::from_slice(&self.ask(agent, &Request::get(POLICY_PATH)).body).unwrap()
+        serde_json::from_slice(&self.request(agent, &Request::get(POLICY_PATH)).body).unwrap()
     }
 }
 
@@ -125,7 +125,8 @@ fn policy_is_reported_then_applied_then_undone() {
     assert_eq!(items(&answer), [format!("net.core.somaxconn Drifted {before} 16384")]);
     assert_eq!((policy_state(&answer), answer.in_sync, answer.baseline.problems.len()), (PolicyState::Applied, 1, 1));
     assert_eq!(node.sysctl(BACKLOG), before);
-    let summary = || serde_json::from_slice::<Summary>(&leader.ask(&agent, &Request::get("/v1/summary")).body).unwrap();
+    let summary =
+        || serde_json::from_slice::<Summary>(&leader.request(&agent, &Request::get("/v1/summary")).body).unwrap();
     let reported = summary().node_policy.unwrap();
     assert_eq!(reported.document, "a");
 
@@ -155,7 +156,7 @@ fn policy_is_reported_then_applied_then_undone() {
     // What is not taken changes nothing.
     let mut other = document("x", "", &[]);
     other["instance"] = json!("ocid1.instance.oc1.iad.other");
-    let post = |text: String| leader.ask(&agent, &Request::post(POLICY_PATH, text)).status;
+    let post = |text: String| leader.request(&agent, &Request::post(POLICY_PATH, text)).status;
     assert_eq!(post(other.to_string()), 409);
     assert_eq!(post("{\"version\": 1".to_owned()), 400);
     assert_eq!(post(document("x", "apply", &[("net.core.somaxconn", &"1".repeat(30_000))]).to_string()), 400);

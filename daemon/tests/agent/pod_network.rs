@@ -150,7 +150,7 @@ fn our_pod_network_is_maintained_in_doubt() {
     );
 }
 
-/// Without a record nothing is changed, and no operator is asked to drain a working node: neither after a mistyped label nor
+/// Without a record nothing is changed, and no operator is advised to drain a working node: neither after a mistyped label nor
 /// while it is not known who owns the node.
 #[test]
 fn doubt_is_not_reported_as_handover() {

@@ -40,7 +40,8 @@ fn agent_compares_files_and_leaves_the_order_for_a_pod() {
     let leader = Leader::new(&node);
     let agent = leader.start(node.container().with_volume(&folder, Path::new("/host/etc/sysctl.d")), &[]);
     let data = |name: &str| node.path("lib/files").join(name);
-    let summary = || serde_json::from_slice::<Summary>(&leader.ask(&agent, &Request::get("/v1/summary")).body).unwrap();
+    let summary =
+        || serde_json::from_slice::<Summary>(&leader.request(&agent, &Request::get("/v1/summary")).body).unwrap();
 
     let answer = leader.send(&agent, &with_files("a"));
     assert!(summary().node_policy.unwrap().files);
@@ -53,7 +54,8 @@ fn agent_compares_files_and_leaves_the_order_for_a_pod() {
     assert!(fs::read_to_string(data("order.json")).unwrap().contains(PATH));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "the agent writes no file of the host");
 
-    let confirm = |order: &str| leader.ask(&agent, &Request::post(FILES_PATH, json!({ "order": order }).to_string()));
+    let confirm =
+        |order: &str| leader.request(&agent, &Request::post(FILES_PATH, json!({ "order": order }).to_string()));
     assert_eq!(confirm(&due.order).status, 409, "no Pod has begun");
     // What a Pod does.
     let state = FileState::of(CONTENT.as_bytes(), 0o644);

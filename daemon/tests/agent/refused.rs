@@ -10,8 +10,8 @@ use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, native_pod_network, wait_for};
 use crate::pod::Pod;
 
-/// The address that the host asks the metadata service from: the service's own where the host took it for its own.
-fn asks_metadata_from(node: &Node) -> IpAddr {
+/// The source address of the host's requests to the metadata service: the service's own where the host took it for its own.
+fn metadata_source_address(node: &Node) -> IpAddr {
     let local_address = node.inside(|| {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect((vcn::METADATA_ADDRESS, 80))?;
@@ -55,7 +55,7 @@ fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
     let now = (node.addresses("ens5"), node.routes(Family::Ipv4, 1000), node.routes(Family::Ipv4, 254));
     assert_eq!(now, before, "{}", agent.log());
     assert!(!node.addresses("ens7").iter().any(|it| it.starts_with("10.0.10.7/")));
-    assert_eq!(asks_metadata_from(&node).to_string(), "10.0.10.7");
+    assert_eq!(metadata_source_address(&node).to_string(), "10.0.10.7");
     let pools = node.pools()["vnics"].to_string();
     for address in ["169.254.169.254", "10.0.10.7", "10.0.33.1/32", "10.0.33.32", "fd00:c1::a9fe:a9fe", "::ffff:"] {
         assert!(!pools.contains(address), "{address}: {pools}");
@@ -69,7 +69,7 @@ fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
     drop(agent);
     let agent = node.ready_agent(&[]);
     node.wait_timer_passes(&agent, 3);
-    assert_eq!(asks_metadata_from(&node).to_string(), "10.0.10.7");
+    assert_eq!(metadata_source_address(&node).to_string(), "10.0.10.7");
     pod.wait_connected();
     let second = Pod::add(&node, "b");
     assert_eq!(second.addresses()[0].to_string(), "10.0.33.33");
@@ -89,11 +89,11 @@ fn metadata_address_on_the_host_is_removed_at_start() {
     node.sh(
         "ip addr add 169.254.169.254/32 dev ens5; ip rule add pref 1537 from 169.254.169.254 lookup 1000 proto 157",
     );
-    assert_eq!(asks_metadata_from(&node), IpAddr::from(vcn::METADATA_ADDRESS));
+    assert_eq!(metadata_source_address(&node), IpAddr::from(vcn::METADATA_ADDRESS));
     // While that is so, the service does not answer.
     node.metadata.set_status(503);
     let agent = node.agent(&[]);
-    let gone = || asks_metadata_from(&node).to_string() == "10.0.10.7";
+    let gone = || metadata_source_address(&node).to_string() == "10.0.10.7";
     wait_for("the address to go", gone, || format!("{:?}\n{}", node.addresses("ens5"), agent.log()));
     assert!(node.routes(Family::Ipv4, 1000).len() >= 2, "{}", agent.log());
 }

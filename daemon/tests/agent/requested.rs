@@ -33,11 +33,11 @@ fn request(node: &Node, spec: Value, status: Value) {
 /// A node with VNICs for pods and for storage, of which the latter is requested so.
 fn scene(spec: Value, status: Value) -> Scene {
     let mut scene = Scene::new(&[vnic("pods", 33), dual_stack("storage", 34)]);
-    ask(&mut scene, spec, status);
+    change_request(&mut scene, spec, status);
     scene
 }
 
-fn ask(scene: &mut Scene, spec: Value, status: Value) {
+fn change_request(scene: &mut Scene, spec: Value, status: Value) {
     request(&scene.node, spec, status);
     scene.list(&[vnic("pods", 33), dual_stack("storage", 34)]);
 }
@@ -98,7 +98,7 @@ fn host_reaches_networks_behind_a_requested_vnic() {
     assert_eq!(offer(&scene), None, "no pod gets it");
     assert_eq!(texts(&scene.reconcile(Cause::Timer)), [""; 0]);
 
-    ask(&mut scene, json!({ "purpose": "Host" }), json!({}));
+    change_request(&mut scene, json!({ "purpose": "Host" }), json!({}));
     scene.reconcile(Cause::Preview);
     std::thread::sleep(scene.settings.detach_grace);
     scene.reconcile(Cause::Timer);
@@ -132,7 +132,7 @@ fn host_reaches_the_subnet_through_its_vnic_if_requested() {
     scene.reconcile(Cause::Start);
     assert!(used(&scene).iter().all(|route| route.contains("dev ens3")), "as before an upgrade: {:?}", used(&scene));
 
-    ask(&mut scene, json!({ "purpose": "Host", "subnetRoute": true }), json!({}));
+    change_request(&mut scene, json!({ "purpose": "Host", "subnetRoute": true }), json!({}));
     let pass = scene.reconcile(Cause::Timer);
     assert_eq!(pass.conditions, [], "{:#?}", pass.changes);
     for to in peers {
@@ -146,7 +146,7 @@ fn host_reaches_the_subnet_through_its_vnic_if_requested() {
     assert!(answers(&scene.node, "10.0.34.77", 100), "a longer route of the main table wins");
     assert_eq!(texts(&scene.reconcile(Cause::Timer)), [""; 0]);
 
-    ask(&mut scene, json!({ "purpose": "Host" }), json!({}));
+    change_request(&mut scene, json!({ "purpose": "Host" }), json!({}));
     scene.reconcile(Cause::Preview);
     std::thread::sleep(scene.settings.detach_grace);
     scene.reconcile(Cause::Timer);
@@ -260,7 +260,7 @@ fn exclusive_vnic_is_in_its_pod_or_missing() {
     let vnics = [vnic("pods", 33), dual_stack("storage", 34)];
     // No pod is taken for dead meanwhile.
     let mut scene = Scene::with_options(&vnics, &["--dead-after-seconds", "3600"]);
-    ask(&mut scene, spec, json!({}));
+    change_request(&mut scene, spec, json!({}));
     let pass = scene.reconcile(Cause::Start);
     assert_eq!((storage(&pass).unmanaged, storage(&pass).configured), (Some(UnmanagedReason::ForOnePod), Some(true)));
     assert_eq!(scene.node.routes(Family::Ipv4, 1001), [""; 0], "the host configures nothing of it");

@@ -1,4 +1,4 @@
-//! Who may ask: the socket answers root alone, whatever became of its mode.
+//! Who may use it: the socket answers root alone, whatever became of its mode.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

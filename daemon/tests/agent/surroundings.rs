@@ -44,7 +44,7 @@ fn dump(node: &Node) -> Vec<String> {
         }
         lines.retain(|line| {
             let ours = line.contains("\"protocol\":\"157\"");
-            // The agent's own connections to the metadata service, and of who asks its port.
+            // The agent's own connections to the metadata service, and those of clients of its port.
             let passing = line.starts_with("conntrack ") && line.contains("=127.0.0.1 ");
             !ours && !passing && !OURS.iter().any(|setting| line.contains(setting))
         });

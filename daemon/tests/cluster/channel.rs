@@ -98,7 +98,7 @@ impl Channel {
         self.peer.unwrap()
     }
 
-    fn ask(&self, identity: &Identity, request: Request) -> Result<Reply, SendError> {
+    fn try_request(&self, identity: &Identity, request: Request) -> Result<Reply, SendError> {
         let (client, peer) = (Client::new(identity.clone()), self.peer());
         self.scene.cluster.do_(async |_| client.send(peer, request, LIMIT).await)
     }
@@ -107,7 +107,7 @@ impl Channel {
     pub(crate) fn request(&self, request: &Request) -> Reply {
         let reply = RefCell::new(None);
         let is_answered = || {
-            *reply.borrow_mut() = self.ask(&self.controller, request.clone()).ok();
+            *reply.borrow_mut() = self.try_request(&self.controller, request.clone()).ok();
             reply.borrow().is_some()
         };
         wait_for("a reply", is_answered, || self.agent.log());
@@ -145,7 +145,7 @@ fn announcement(scene: &Scene) -> Option<Announcement> {
 fn agent_answers_the_controllers_key_and_no_other() {
     let channel = Channel::new(None);
     let stranger = Identity::generate().unwrap();
-    let refused = channel.ask(&stranger, Request::get("/v1/summary"));
+    let refused = channel.try_request(&stranger, Request::get("/v1/summary"));
     assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
     let summary = || channel.request(&Request::get("/v1/summary"));
     let read = |reply: &Reply| serde_json::from_slice::<Summary>(&reply.body).unwrap();
@@ -186,11 +186,11 @@ fn agent_keeps_the_controllers_rules() {
 #[test]
 fn agent_raises_a_limit_only_when_the_controller_permits() {
     let channel = Channel::new(Some(RAISES_LIMIT));
-    let asks_to_repair = || {
+    let is_repair_due = || {
         let summary: Summary = serde_json::from_slice(&channel.request(&Request::get("/v1/summary")).body).unwrap();
         summary.checks.iter().any(|check| check.name == "conntrack_use" && check.action == Action::Repair)
     };
-    wait_for("the problem", asks_to_repair, || channel.agent.log());
+    wait_for("the problem", is_repair_due, || channel.agent.log());
     let summary: Summary = serde_json::from_slice(&channel.request(&Request::get("/v1/summary")).body).unwrap();
     assert_eq!(summary.controller_rules, Some(version(RAISES_LIMIT[0])));
     let limit = || std::fs::read_to_string(channel.scene.cluster.node.path("netfilter/nf_conntrack_max")).unwrap();

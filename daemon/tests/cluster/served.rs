@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::Cluster;
 
-/// What the agent may ask for: verb, group, resource, name and namespace.
+/// What the agent may request: verb, group, resource, name and namespace.
 pub(crate) type Right<'r> = (&'r str, &'r str, &'r str, &'r str, &'r str);
 
 pub(crate) const LIST_NPNS: Right<'_> = ("list", "oci.oraclecloud.com", "nativepodnetworks", "", "");
@@ -35,7 +35,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until the API server answers so for an object that is asked for as it remembers it.
+    /// Waits until the API server answers so for an object that is requested as it remembers it.
     pub(crate) fn wait_remembered(&self, path: &str, is_there: bool) {
         let path = format!("{path}?resourceVersion=0");
         self.wait_until(&format!("whether {path} is there is {is_there}"), async |server| {

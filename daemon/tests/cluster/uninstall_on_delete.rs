@@ -271,26 +271,26 @@ fn pod_with_an_address_prevents_uninstall() {
 }
 
 /// Work in progress would put back what an uninstall removes. The work here: a plugin of the chain hangs when the installer
-/// asks for its versions, for two seconds; the agent waits one second when it stops.
+/// calls its VERSION, for two seconds; the agent waits one second when it stops.
 #[test]
 fn busy_agent_uninstalls_nothing() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
-    let files = ["bin/asked", "bin/never", "bin/portmap"].map(|file| node.path(file));
+    let files = ["bin/called", "bin/never", "bin/portmap"].map(|file| node.path(file));
     let [calls_fifo, never, portmap] = &files;
     mkfifo(calls_fifo, Mode::S_IRWXU).unwrap();
     mkfifo(never, Mode::S_IRWXU).unwrap();
     // Open for both, so that the plugin's write waits for no reader.
     let calls = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(calls_fifo).unwrap();
     let called = || (&calls).read(&mut [0; 64]).is_ok();
-    let script = "#!/bin/sh\necho >${0%/*}/asked\nread line <${0%/*}/never\n";
+    let script = "#!/bin/sh\necho >${0%/*}/called\nread line <${0%/*}/never\n";
     sandbox::write_program(portmap, script.as_bytes()).unwrap();
     scene.cluster.delete(OWN);
     for attempt in 1.. {
         let agent = scene.ready_agent(&["--resync-seconds", "0.2"]);
         let before = looks(node);
         while called() {}
-        wait_for("the installer to ask the plugin again", called, || agent.log());
+        wait_for("the installer to call the plugin again", called, || agent.log());
         let (status, took) = agent.stop();
         assert!(status.success() && took < GRACE, "{status} after {took:?}: {}", agent.log());
         assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
@@ -355,7 +355,7 @@ fn silent_api_server_delays_the_end_four_seconds() {
     assert_eq!(agent.events("agent.returning")[0]["why"], SILENT);
 }
 
-/// The DaemonSet was deleted, and still only SIGTERM asks for it.
+/// The DaemonSet was deleted, and still only SIGTERM triggers it.
 #[test]
 fn uninstall_denied_or_nameless_sends_no_request() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! Nodes of three subnets, and the investigation of one pair of them, asked as the controller asks.
+//! Nodes of three subnets, and the investigation of one pair of them, requested as by the controller.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -110,7 +110,7 @@ impl Lab {
     }
 
     /// One request to the agent of a node.
-    pub(crate) fn ask(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, TaskError> {
+    pub(crate) fn probe(&self, node: &str, request: &ProbeRequest) -> Result<ProbeReport, TaskError> {
         let container = Container::node_agent().unwrap();
         let api_server = Some(SocketAddr::new(self.address("back-1"), PORT));
         let surroundings = ProbeEnvironment { proc: PathBuf::from("/proc"), api_server };
@@ -128,17 +128,17 @@ impl Lab {
                 break;
             }
             let answers: Vec<_> = thread::scope(|scope| {
-                let threads = round.iter().map(|ask| {
+                let threads = round.iter().map(|request| {
                     scope.spawn(|| {
-                        thread::sleep(Duration::from_millis(ask.after_ms.into()));
-                        self.ask(&ask.node, &ask.request)
+                        thread::sleep(Duration::from_millis(request.after_ms.into()));
+                        self.probe(&request.node, &request.probe)
                     })
                 });
                 let threads: Vec<_> = threads.collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
-            for (ask, answer) in round.iter().zip(answers) {
-                investigation.answer(ask.role, Some(answer.unwrap()));
+            for (request, answer) in round.iter().zip(answers) {
+                investigation.answer(request.role, Some(answer.unwrap()));
             }
         }
         let verdict = investigation.verdict().unwrap();

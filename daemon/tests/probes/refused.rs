@@ -13,7 +13,7 @@ fn agent_refuses_what_exceeds_its_bounds_and_forbidden_addresses() {
     let requested = |change: &dyn Fn(&mut nettest::probe::SendTask)| {
         let mut send = base.clone();
         change(&mut send);
-        lab.ask("front-1", &ProbeRequest::new(Task::Send(send)))
+        lab.probe("front-1", &ProbeRequest::new(Task::Send(send)))
     };
     let too_many = requested(&|send| send.count = 101);
     assert!(matches!(too_many, Err(TaskError::Refused(ProbeError::OutOfBounds { field: "count", .. }))));
@@ -27,15 +27,15 @@ fn agent_refuses_what_exceeds_its_bounds_and_forbidden_addresses() {
         let base = if address.is_ipv4() { lab.case(ProbeKind::Tcp, PORT) } else { lab.case_v6(ProbeKind::Tcp, PORT) };
         for kind in [ProbeKind::Icmp, ProbeKind::Tcp, ProbeKind::Udp, ProbeKind::Route] {
             let send = SendTask { kind, source: Some(address), ..base.send.clone() };
-            let refused = lab.ask("front-1", &ProbeRequest::new(Task::Send(send)));
+            let refused = lab.probe("front-1", &ProbeRequest::new(Task::Send(send)));
             assert!(matches!(refused, Err(TaskError::ForeignSource(_))), "{kind:?} {address}: {refused:?}");
         }
         let flow =
             Flow { protocol: Transport::Udp, source: lab.address("back-1"), target: address, source_port: 1, port: 1 };
-        let refused = lab.ask("front-1", &ProbeRequest::new(Task::Open(flow)));
+        let refused = lab.probe("front-1", &ProbeRequest::new(Task::Open(flow)));
         assert!(matches!(refused, Err(TaskError::ForeignSource(_))), "{address}: {refused:?}");
         let receive = ReceiveTask { address, port: 5201, from: lab.address("back-1"), for_ms: 100 };
-        let refused = lab.ask("front-1", &ProbeRequest::new(Task::Receive(receive)));
+        let refused = lab.probe("front-1", &ProbeRequest::new(Task::Receive(receive)));
         assert!(matches!(refused, Err(TaskError::ForeignSource(_))), "{address}: {refused:?}");
     }
     let peers = requested(&|send| send.target = ProbeTarget::Service(TargetService::Peers));
@@ -50,7 +50,7 @@ fn name_that_resolves_to_a_forbidden_address_is_refused() {
         let mut send = lab.case(kind, PORT).send;
         send.source = Some(lab.address("front-1"));
         send.target = ProbeTarget::Host(format!("{name}.sandbox.internal"));
-        lab.ask("front-1", &ProbeRequest::new(Task::Send(send)))
+        lab.probe("front-1", &ProbeRequest::new(Task::Send(send)))
     };
     assert_eq!(answer_of(ProbeKind::Tcp, "back-1").unwrap().target, Some(lab.address("back-1")));
     for kind in [ProbeKind::Tcp, ProbeKind::Http, ProbeKind::Https] {

@@ -26,7 +26,7 @@ fn services_without_fault_are_reachable() {
     }
 }
 
-/// As the controller asks for targets outside the cluster: by a name that the source's node resolves.
+/// As the controller requests targets outside the cluster: by a name that the source's node resolves.
 #[test]
 fn url_host_name_and_oci_services_are_resolved_and_probed() {
     let lab = Lab::new();

@@ -72,10 +72,10 @@ fn lost_or_reset_packets_are_named() {
 #[test]
 fn other_programs_on_the_port_are_sent_nothing() {
     let lab = Lab::new();
-    let used = lab.ask("back-1", &receive(&lab, PORT, lab.address("front-1"))).unwrap_err().to_string();
+    let used = lab.probe("back-1", &receive(&lab, PORT, lab.address("front-1"))).unwrap_err().to_string();
     assert_eq!(used, "prepare the probe: listen on 10.0.20.2:8443: Address already in use (os error 98)");
     let report =
-        lab.ask("front-1", &ProbeRequest::new(Task::Send(lab.case(ProbeKind::Throughput, PORT).send))).unwrap();
+        lab.probe("front-1", &ProbeRequest::new(Task::Send(lab.case(ProbeKind::Throughput, PORT).send))).unwrap();
     let other = Failure::Invalid("the program on the port is not a receiver of a network test".to_owned());
     assert_eq!((report.tally.received, report.tally.failure), (0, Some(other)));
 }
@@ -85,10 +85,10 @@ fn receiver_accepts_the_named_sender_only() {
     let lab = Lab::new();
     let request = receive(&lab, THROUGHPUT_PORT, lab.address("front-2"));
     std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| lab.ask("back-1", &request).unwrap());
+        let receiver = scope.spawn(|| lab.probe("back-1", &request).unwrap());
         std::thread::sleep(Duration::from_millis(300));
         let send = Task::Send(lab.case(ProbeKind::Throughput, THROUGHPUT_PORT).send);
-        let report = lab.ask("front-1", &ProbeRequest::new(send)).unwrap();
+        let report = lab.probe("front-1", &ProbeRequest::new(send)).unwrap();
         assert_eq!(report.tally.received, 0);
         let received = receiver.join().unwrap().received.unwrap();
         assert_eq!((received.from, received.bytes), (Some(lab.address("front-1")), 0));
@@ -109,7 +109,7 @@ fn slow_greeting_ends_within_the_bound_of_the_task() {
     });
     let send = lab.case(ProbeKind::Throughput, THROUGHPUT_PORT).send;
     let (bound, began) = (Duration::from_millis(send.longest_ms().into()), Instant::now());
-    let report = lab.ask("front-1", &ProbeRequest::new(Task::Send(send))).unwrap();
+    let report = lab.probe("front-1", &ProbeRequest::new(Task::Send(send))).unwrap();
     assert!(began.elapsed() <= bound, "{:?}", began.elapsed());
     assert_eq!(report.tally.received, 0);
 }

@@ -24,7 +24,7 @@ const TUNING: &str = "tuning";
 const CRI_O: &str = "CRI-O";
 
 impl Applier<'_> {
-    /// Brings it to what the settings and the plugins of the `chain` ask for, once an address is `usable`.
+    /// Brings it to what the settings and the plugins of the `chain` require, once an address is `usable`.
     pub(super) fn conflist(
         &mut self,
         usable: bool,

@@ -17,7 +17,7 @@ use crate::versions::{Answer, Version};
 const COPY: &str = vcn::COPIED_CONFLIST_FILE;
 
 impl Applier<'_> {
-    /// Writes the copy where a setting asks for it, else removes it.
+    /// Writes the copy where a setting requests it, else removes it.
     pub(super) fn copy(&mut self, files: &[ConfFile]) {
         let path = self.settings.copied_conflist();
         let present = ConfAt::settled(&path);

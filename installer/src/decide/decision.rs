@@ -84,7 +84,7 @@ fn by_strongest(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> 
             "no signal says which pod network this cluster uses; the setting (POD_NETWORK: vcn-native or none) would";
         return Decision::new(false, Signal::Nothing, NEXT.to_owned());
     };
-    // An existing installation speaks against handing over what no signal clearly asks for. A file of OKE's is of this node.
+    // An existing installation speaks against handing over what no signal clearly requests. A file of OKE's is of this node.
     let stays = node.installed_before && !node.conf_files.iter().any(ConfFile::is_oke);
     let contrary = statements.iter().filter(|(_, other, _)| other != says && *other != StatementMeaning::Invalid);
     let against = || contrary.clone().map(|(signal, ..)| *signal).collect();

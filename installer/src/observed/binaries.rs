@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::{ConfFile, ConfText, drop_ins, plugins};
 use crate::libcni::{entry_fault, kind, loads_inline_only};
 use crate::settings::{MAIN, OURS, Settings, VNIC_ATTACH};
-use crate::versions::{Answer, ask};
+use crate::versions::{Answer, query};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChainBinary {
     pub(crate) name: String,
-    /// The binary that was asked: of our own plugin the source, which will be in place.
+    /// The binary that was called: of our own plugin the source, which will be in place.
     pub(crate) path: PathBuf,
     pub(crate) answer: Answer,
     /// Our entry for it; none if another program added it to our configuration.
@@ -39,7 +39,7 @@ pub(crate) fn chain(settings: &Settings, conflist: Option<&ConfText>) -> Vec<Cha
     }
     let members = members.into_iter().map(|(name, entry)| {
         let path = path(settings, &name);
-        let answer = ask(&path);
+        let answer = query(&path);
         let is_dangling = answer == Answer::Missing && entry.is_none() && !is_missing(&path);
         let answer = if is_dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
         ChainBinary { name, path, answer, entry }
@@ -49,7 +49,7 @@ pub(crate) fn chain(settings: &Settings, conflist: Option<&ConfText>) -> Vec<Cha
 
 /// The answer of the plugin that is chained to another network.
 pub(crate) fn guest(settings: &Settings) -> Answer {
-    ask(&path(settings, VNIC_ATTACH))
+    query(&path(settings, VNIC_ATTACH))
 }
 
 /// The plugins without a binary.

@@ -26,7 +26,7 @@ pub(crate) fn main_entry(mtu: Option<u32>) -> Value {
     mtu.map_or_else(|| json!({"type": MAIN}), |mtu| json!({"type": MAIN, "mtu": mtu}))
 }
 
-/// The one of `vnic-attach`. The runtime passes the pod's annotations, which say what it requests, so that no API is asked.
+/// The one of `vnic-attach`. The runtime passes the pod's annotations, which say what it requests, so that no API is read.
 pub(crate) fn vnic_attach_entry() -> Value {
     json!({"type": VNIC_ATTACH, "capabilities": {"io.kubernetes.cri.pod-annotations": true}})
 }

@@ -23,13 +23,13 @@ fn write(path: &Path, script: &str) {
     sandbox::write_program(path, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
 }
 
-fn ask(path: &Path, deadline: Duration) -> Answer {
-    ask_within(path, deadline).unwrap_or_else(Answer::Failed)
+fn query(path: &Path, deadline: Duration) -> Answer {
+    query_within(path, deadline).unwrap_or_else(Answer::Failed)
 }
 
 fn failure(script: &str, deadline: Duration) -> String {
     let (_directory, path) = plugin(script);
-    match ask(&path, deadline) {
+    match query(&path, deadline) {
         Answer::Failed(reason) => reason,
         other => panic!("{script}: {other:?}"),
     }
@@ -42,8 +42,8 @@ fn plugin_gets_nothing_but_the_command() {
            echo '{"cniVersion":"1.1.0","supportedVersions":["1.1.0","0.3.1","1.0.0","2.0.0-beta"]}'"#,
     );
     let versions = ["0.3.1", "1.0.0", "1.1.0"].map(|text| text.parse().unwrap());
-    assert_eq!(ask(&path, PATIENT), Answer::Speaks(BTreeSet::from(versions)));
-    assert_eq!(ask(Path::new("/nowhere/portmap"), PATIENT), Answer::Missing);
+    assert_eq!(query(&path, PATIENT), Answer::Speaks(BTreeSet::from(versions)));
+    assert_eq!(query(Path::new("/nowhere/portmap"), PATIENT), Answer::Missing);
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn failures_are_reported_with_the_plugins_output() {
     }
     let (_directory, path) = plugin("");
     sandbox::write_program(&path, b"#!/nowhere/interpreter\n").unwrap();
-    assert_eq!(ask(&path, PATIENT), Answer::Failed(NO_INTERPRETER.to_owned()));
+    assert_eq!(query(&path, PATIENT), Answer::Failed(NO_INTERPRETER.to_owned()));
     let _writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
     let start = Instant::now();
-    assert!(matches!(ask(&path, SHORT), Answer::Failed(_)));
+    assert!(matches!(query(&path, SHORT), Answer::Failed(_)));
     assert!(start.elapsed() >= SHORT, "a busy binary is tried until the deadline");
 }
 
@@ -78,7 +78,7 @@ fn processes_that_a_plugin_left_behind_are_killed() {
     for how in [">/dev/null", ""] {
         let left = path.with_extension("left");
         write(&path, &format!("sleep 1000 {how} &\necho $! >{}\n{answer}", left.display()));
-        assert!(matches!(ask(&path, PATIENT), Answer::Speaks(_)));
+        assert!(matches!(query(&path, PATIENT), Answer::Speaks(_)));
         let process = PathBuf::from("/proc").join(fs::read_to_string(&left).unwrap().trim()).join("cmdline");
         // A zombie that its new parent has not reaped yet has an empty command line.
         let lives = || fs::read(&process).is_ok_and(|words| !words.is_empty());

@@ -106,7 +106,7 @@ fn assert_whole(node: &Node, case: &str) {
     assert_eq!(mode(&node.path("bin/vcn-native")), 0o755, "{case}");
     let old = json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()]);
     let found = node.document(CONFLIST);
-    // A plugin that could not be asked is left out until the next run.
+    // A plugin that did not answer is left out until the next run.
     let unanswered = case.contains("[plugin-unanswered]") && found["plugins"] == json!([{"type": "vcn-native"}]);
     assert!(found == document(&old) || found == document(&json!(new())) || unanswered, "{case}: {found:#}");
 }

@@ -98,20 +98,20 @@ fn takeover_waits_until_no_pod_of_okes_cni_runs() {
     assert!(text.contains("status: installed"), "our own pods do not undo it: {text}");
 }
 
-/// Between the decision and the moment when our configuration would appear, plugins are asked, which may take seconds.
+/// Between the decision and the moment when our configuration would appear, plugins are called, which may take seconds.
 #[test]
 fn pod_that_starts_during_a_takeover_is_noticed() {
     let node = node();
-    // The plugin reports that it is asked, and waits.
+    // The plugin reports that it is called, and waits.
     fs::create_dir_all(node.path("lib")).unwrap();
     mkfifo(&node.path("lib/comes"), Mode::S_IRWXU).unwrap();
     let mut comes = File::options().read(true).write(true).open(node.path("lib/comes")).unwrap();
-    let waits = "#!/bin/sh\n: >/var/lib/vcn-native/asked\nread word </var/lib/vcn-native/comes\n";
+    let waits = "#!/bin/sh\n: >/var/lib/vcn-native/called\nread word </var/lib/vcn-native/comes\n";
     node.executable("bin/portmap", &PORTMAP.replace("#!/bin/sh\n", waits));
     let installing = node.command(&TAKEOVER).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(90);
-    while !node.path("lib/asked").exists() {
-        assert!(Instant::now() < end, "it was never asked");
+    while !node.path("lib/called").exists() {
+        assert!(Instant::now() < end, "it was never called");
         thread::sleep(Duration::from_millis(1));
     }
     fs::write(node.path(CACHED), "{}").unwrap();

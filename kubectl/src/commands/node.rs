@@ -64,7 +64,7 @@ pub(crate) struct NodeObject {
     pub conditions: Vec<Condition>,
 }
 
-/// Asks the leader and the API server.
+/// Reads the leader's view and the API server.
 pub(crate) async fn run(cluster: &Cluster, name: &str) -> anyhow::Result<NodeAnswer> {
     let view: anyhow::Result<NodeDetails> = leader::get(cluster, &format!("/fleet/{name}")).await;
     let object = cluster.node(name).await;

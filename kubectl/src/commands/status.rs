@@ -73,7 +73,7 @@ impl Counts {
     }
 }
 
-/// Asks the leader and, if it is not reachable, the API server.
+/// Reads the leader's view and, if it is not reachable, the API server.
 pub(crate) async fn run(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Status> {
     let mut status = of_selected(cluster, &args.selection).await?;
     status.stop = StopState::read(cluster).await;

@@ -2,7 +2,7 @@
 //!
 //! Desired is what ADD made, as far as the chain's last result still says so: a later plugin may have changed the pod's Ethernet
 //! address or its routes. Also desired is what that depends on: the VNIC's link and table, the rule that leads to pods, and the
-//! host's settings. If all of it is there, the kernel is asked last whether packets take that way.
+//! host's settings. If all of it is there, the kernel is queried last whether packets take that way.
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -62,7 +62,7 @@ impl Plugin for VcnNative {
     fn status(&self, request: &StatusRequest<Conf>) -> Result<(), Error> {
         let report = Report::of_network(PROGRAM, "STATUS", &request.config.name);
         let answer = status::status();
-        // Runtimes ask every few seconds; what is worth a line is a no.
+        // Runtimes call every few seconds; what is worth a line is a no.
         if let Err(error) = &answer {
             report.send(Some(error), None);
         }

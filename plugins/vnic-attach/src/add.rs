@@ -1,4 +1,4 @@
-//! ADD: every interface that the pod asks for, or none. What can be refused is refused before anything is made.
+//! ADD: every interface that the pod requests, or none. What can be refused is refused before anything is made.
 
 use attachment::{Added, Node, Report, failure};
 use cni::{AddRequest, AddResult, AttachmentKey, Error, ErrorCode, Interface, Ip, Success};
@@ -56,7 +56,7 @@ fn before(request: &AddRequest<Conf>, node: &Node, report: &mut Report) -> Resul
 fn names(grants: &[VnicGrant<'_>], mut used: Vec<IfName>) -> Result<Vec<IfName>, Error> {
     let requested: Vec<Option<IfName>> = grants.iter().map(|one| one.requested.interface.clone()).collect();
     if let Some(taken) = requested.iter().flatten().find(|name| used.contains(name)) {
-        let msg = format!("the pod has an interface {taken} already; ask for another name");
+        let msg = format!("the pod has an interface {taken} already; request another name");
         return Err(Error::new(ErrorCode::TRY_AGAIN_LATER, msg));
     }
     used.extend(requested.iter().flatten().cloned());

@@ -175,7 +175,7 @@ fn recorded(
     Ok((attached, Some(exclusive)))
 }
 
-/// Whether what an earlier ADD reserved is what this one asks for.
+/// Whether what an earlier ADD reserved is what this one requests.
 fn matches(reservation: &Reservation, one: &VnicGrant<'_>) -> bool {
     let held = &reservation.allocation;
     let on_vnic = held.attached.as_ref().is_some_and(|attached| attached.vnic == one.offer.name);

@@ -1,4 +1,4 @@
-//! CHECK: each interface that the pod asks for is on record, and the plan from what is observed to what ADD made is empty.
+//! CHECK: each interface that the pod requests is on record, and the plan from what is observed to what ADD made is empty.
 
 use attachment::{Node, Report, code, failure};
 use cni::{CheckRequest, Error};

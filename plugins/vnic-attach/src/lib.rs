@@ -1,4 +1,4 @@
-//! `vnic-attach`: gives a pod extra interfaces on VNICs that it asks for by name.
+//! `vnic-attach`: gives a pod extra interfaces on VNICs that it requests by name.
 //!
 //! ```text
 //!   chained    annotation of the pod ─┐                  ┌─ Shared: a routed veth, an address of the VNIC
@@ -6,7 +6,7 @@
 //!   delegate   "vnic" of the NAD ─────┘   (pools.json)   └─ Exclusive: the VNIC's own link, on bare metal a VLAN link
 //! ```
 //!
-//! A pod that asks for nothing passes through: the result of the chain so far is the answer. A pod that asks for what it cannot
+//! A pod without a request passes through: the result of the chain so far is the answer. A pod that requests what it cannot
 //! have does not start (code 11). Who may have what is in the agent's file alone; a configuration, which users may write, names
 //! VNICs and nothing else.
 
@@ -38,7 +38,7 @@ impl Plugin for VnicAttach {
 
     // With one of `vcn::PLUGIN_MARKS`, by which the installer recognizes the binary.
     const ABOUT: &'static str =
-        concat!("vnic-attach ", env!("CARGO_PKG_VERSION"), ": gives pods extra interfaces on VNICs that they ask for");
+        concat!("vnic-attach ", env!("CARGO_PKG_VERSION"), ": gives pods extra interfaces on VNICs that they request");
 
     fn refused(&self, refusal: &Refusal<'_>) {
         Report::of_refusal(PROGRAM, refusal).send(Some(refusal.error), None);

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use dlmalloc::GlobalDlmalloc;
 
-/// musl's own asks the kernel for every few pages, a tenth of an ADD.
+/// musl's own calls the kernel for every few pages, a tenth of an ADD.
 #[global_allocator]
 static HEAP: GlobalDlmalloc = GlobalDlmalloc;
 

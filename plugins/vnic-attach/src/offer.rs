@@ -1,4 +1,4 @@
-//! Whether a pod may have what it asks for: the agent's file alone says so.
+//! Whether a pod may have what it requests: the agent's file alone says so.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub(crate) struct VnicGrant<'a> {
     pub(crate) requested: InterfaceRequest,
 }
 
-/// The VNIC that is asked for, if the pod's namespace may use it and it is there to be used.
+/// The VNIC that is requested, if the pod's namespace may use it and it is there to be used.
 ///
 /// # Errors
 /// Code 11 with the reason: it may pass when the VNIC comes, or is changed.

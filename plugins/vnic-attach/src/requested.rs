@@ -1,4 +1,4 @@
-//! What a pod asks for: by its annotation, or by the configuration of a delegate. Users write both, so each refusal names the
+//! What a pod requests: by its annotation, or by the configuration of a delegate. Users write both, so each refusal names the
 //! field, and nothing that they wrote is in it but short and printable.
 
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ struct Entry {
     default_route: bool,
 }
 
-/// What a call asks for; nothing of a pod without the annotation.
+/// What a call requests; nothing of a pod without the annotation.
 ///
 /// # Errors
 /// Code 11 where it cannot be understood: the pod must not start without it. Code 7 where a delegate's configuration has other
@@ -107,7 +107,7 @@ fn listed(text: &str, own: &IfName) -> Result<Vec<InterfaceRequest>, String> {
     let text = text.trim();
     let entries = if text.starts_with('[') { of_json(text)? } else { of_list(text) };
     if entries.len() > MAX_ENTRIES {
-        return Err(format!("it asks for {} interfaces, and {MAX_ENTRIES} are allowed", entries.len()));
+        return Err(format!("it requests {} interfaces, and {MAX_ENTRIES} are allowed", entries.len()));
     }
     let mut requested: Vec<InterfaceRequest> = Vec::with_capacity(entries.len());
     for (index, entry) in entries.into_iter().enumerate() {
@@ -124,7 +124,7 @@ fn listed(text: &str, own: &IfName) -> Result<Vec<InterfaceRequest>, String> {
             return Err(format!("[{index}]: VNIC {} is requested twice; a pod has one interface on a VNIC", one.vnic));
         }
         if one.default_route && requested.iter().any(|other| other.default_route) {
-            return Err(format!("[{index}]: a second interface asks for the default route"));
+            return Err(format!("[{index}]: a second interface requests the default route"));
         }
         requested.push(one);
     }
@@ -135,7 +135,7 @@ fn of_json(text: &str) -> Result<Vec<Entry>, String> {
     let items: Vec<Value> =
         serde_json::from_str(text).map_err(|error| quoted(&format!("it is not a JSON list: {error}")))?;
     if items.len() > MAX_ENTRIES {
-        return Err(format!("it asks for {} interfaces, and {MAX_ENTRIES} are allowed", items.len()));
+        return Err(format!("it requests {} interfaces, and {MAX_ENTRIES} are allowed", items.len()));
     }
     let entry = |(index, item)| {
         serde_json::from_value(item).map_err(|error| format!("[{index}]: {}", quoted(&error.to_string())))
@@ -219,7 +219,7 @@ mod tests {
         let (deep, huge) = ("[".repeat(10_000), "a".repeat(100_000));
         let long = format!("{}@net1", "a".repeat(200));
         for (text, complaint) in [
-            (many.as_str(), "it asks for 1000 interfaces"),
+            (many.as_str(), "it requests 1000 interfaces"),
             (&deep, "it is not a JSON list: recursion limit"),
             (&huge, "it has 100000 bytes"),
             (&long, "[0]: vnic: \"aaaa"),

@@ -103,7 +103,7 @@ impl Fabric {
     fn hand_over(&mut self, now: Duration, port: Port, address: IpAddr, frame: Vec<u8>) -> Verdict {
         match self.neighbours.offer(now, (port, address), frame) {
             Lookup::Known(frame) => Ok(vec![(port, frame)]),
-            Lookup::Ask => Ok(self.question(port, address).into_iter().collect()),
+            Lookup::Request => Ok(self.question(port, address).into_iter().collect()),
             Lookup::Waiting => Ok(Vec::new()),
             Lookup::Full => Err(DropReason::QueueFull(address)),
         }
@@ -119,8 +119,8 @@ impl Fabric {
                 target_protocol_addr,
                 ..
             }) => {
-                let asker = (MacAddr(source_hardware_addr.0), source_protocol_addr);
-                let pair = Pair { from: (ROUTER_OF_SERVICES, target_protocol_addr), to: asker };
+                let requester = (MacAddr(source_hardware_addr.0), source_protocol_addr);
+                let pair = Pair { from: (ROUTER_OF_SERVICES, target_protocol_addr), to: requester };
                 Ok(vec![(self.services.0, frame::arp_reply(pair))])
             }
             Ok(_) => Ok(Vec::new()),
@@ -132,8 +132,8 @@ impl Fabric {
         let message = Icmpv6Packet::new_checked(packet.payload()).ok()?;
         match message.msg_type().is_ndisc().then(|| NdiscRepr::parse(&message).ok()).flatten()? {
             NdiscRepr::NeighborSolicit { target_addr, .. } if !packet.src_addr().is_unspecified() => {
-                let asker = (self.services.1, packet.src_addr());
-                let pair = Pair { from: (ROUTER_OF_SERVICES, target_addr), to: asker };
+                let requester = (self.services.1, packet.src_addr());
+                let pair = Pair { from: (ROUTER_OF_SERVICES, target_addr), to: requester };
                 Some((self.services.0, frame::neighbour_advertisement(pair, target_addr, true)))
             }
             _ => None,

@@ -23,24 +23,24 @@ pub(super) type Key = (Port, IpAddr);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
     Known(Vec<u8>),
-    /// It waits; ask now.
-    Ask,
-    /// It waits; the question is out.
+    /// It waits; send a request now.
+    Request,
+    /// It waits; a request was sent.
     Waiting,
     Full,
 }
 
-/// A question that is due.
+/// A request that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NeighbourTimer {
-    Ask(Key),
+    Request(Key),
     /// No answer; this many frames are lost.
     GiveUp(Key, usize),
 }
 
 #[derive(Debug)]
 enum Entry {
-    Pending { asks: u32, next: Duration, waiting: Vec<Vec<u8>> },
+    Pending { requests: u32, next: Duration, waiting: Vec<Vec<u8>> },
     Known { until: Duration },
 }
 
@@ -58,8 +58,8 @@ impl Neighbours {
                 Lookup::Waiting
             }
             Some(Entry::Known { .. }) | None => {
-                self.0.insert(key, Entry::Pending { asks: 1, next: now + REQUEST_INTERVAL, waiting: vec![frame] });
-                Lookup::Ask
+                self.0.insert(key, Entry::Pending { requests: 1, next: now + REQUEST_INTERVAL, waiting: vec![frame] });
+                Lookup::Request
             }
         }
     }
@@ -78,14 +78,14 @@ impl Neighbours {
         self.0.retain(|key, entry| match entry {
             Entry::Known { until } => *until > now,
             Entry::Pending { next, .. } if *next > now => true,
-            Entry::Pending { asks, waiting, .. } if *asks >= MAX_REQUESTS => {
+            Entry::Pending { requests, waiting, .. } if *requests >= MAX_REQUESTS => {
                 due.push(NeighbourTimer::GiveUp(*key, waiting.len()));
                 false
             }
-            Entry::Pending { asks, next, .. } => {
-                *asks += 1;
+            Entry::Pending { requests, next, .. } => {
+                *requests += 1;
                 *next = now + REQUEST_INTERVAL;
-                due.push(NeighbourTimer::Ask(*key));
+                due.push(NeighbourTimer::Request(*key));
                 true
             }
         });
@@ -107,17 +107,17 @@ mod tests {
     #[test]
     fn an_answer_counts_for_a_while() {
         let mut table = Neighbours::default();
-        assert_eq!(table.offer(Duration::ZERO, KEY, vec![1]), Lookup::Ask);
+        assert_eq!(table.offer(Duration::ZERO, KEY, vec![1]), Lookup::Request);
         assert_eq!(table.answered(Duration::ZERO, KEY), [vec![1]]);
         assert_eq!(table.offer(KNOWN_FOR / 2, KEY, vec![2]), Lookup::Known(vec![2]));
-        assert_eq!(table.offer(KNOWN_FOR, KEY, vec![3]), Lookup::Ask);
+        assert_eq!(table.offer(KNOWN_FOR, KEY, vec![3]), Lookup::Request);
     }
 
     #[test]
     fn the_queue_is_bounded() {
         let mut table = Neighbours::default();
         for _ in 0..MAX_WAITING {
-            assert!(matches!(table.offer(Duration::ZERO, KEY, vec![]), Lookup::Ask | Lookup::Waiting));
+            assert!(matches!(table.offer(Duration::ZERO, KEY, vec![]), Lookup::Request | Lookup::Waiting));
         }
         assert_eq!(table.offer(Duration::ZERO, KEY, vec![]), Lookup::Full);
     }

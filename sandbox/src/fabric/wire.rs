@@ -126,7 +126,7 @@ impl Switch {
         lock(&self.fabric).detach(port);
     }
 
-    /// Announces the router to a port now, rather than when it is asked or the time has come.
+    /// Announces the router to a port now, rather than on request or the time has come.
     pub(crate) fn advertise(&self, port: Port) {
         let advertisement = lock(&self.fabric).advertisement(port);
         if let Some((port, frame)) = advertisement {

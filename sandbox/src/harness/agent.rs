@@ -83,8 +83,8 @@ impl Agent {
 
     /// Its metrics, as Prometheus reads them.
     pub fn metrics(node: &Node) -> Result<String> {
-        let ask = || http_get(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9808), "/metrics", "");
-        node.run(ask)?.during(|| format!("ask the agent of {} for its metrics", node.name()))
+        let scrape = || http_get(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9808), "/metrics", "");
+        node.run(scrape)?.during(|| format!("scrape the agent of {}", node.name()))
     }
 
     /// The process number of the agent.

@@ -9,7 +9,7 @@ use simple_dns::{CLASS, Name, Packet, Question, TYPE};
 use crate::error;
 use crate::node::{Command, Node, Pod};
 
-/// The time limit for an answer. The fabric asks for a neighbour first, as the real one does.
+/// The time limit for an answer. The fabric resolves the neighbour first, as the real one does.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// When a packet that may be lost is sent again: a link that was just raised drops packets until the kernel has noticed its
 /// carrier, which takes a while on a busy machine.
@@ -68,7 +68,7 @@ impl Pod {
     }
 
     /// The time, by the VCN's time server.
-    pub fn ask_time(&self) -> Outcome {
+    pub fn query_time(&self) -> Outcome {
         // Version 4, client.
         let mut query = vec![0x23];
         query.resize(48, 0);
@@ -81,7 +81,7 @@ impl Pod {
     }
 
     /// The instance's own description, by the metadata service.
-    pub fn ask_metadata(&self) -> Outcome {
+    pub fn read_metadata(&self) -> Outcome {
         let started = Instant::now();
         let answer = self.run(|| {
             http_get(SocketAddrV4::new(SERVICES, 80), "/opc/v2/instance/id", "Authorization: Bearer Oracle\r\n")

@@ -110,7 +110,7 @@ impl Vcn {
     }
 
     /// Gives a node its IPv6 default route. A link that was raised a moment ago may not listen yet; by itself the node
-    /// would ask only seconds later.
+    /// would resolve it only seconds later.
     fn announce_router(&self, node: &Node, primary: &Vnic) -> Result<()> {
         if primary.address.ipv6.is_none() {
             return Ok(());

@@ -96,7 +96,7 @@ impl VnicSpec {
         self
     }
 
-    /// Gives it no IPv6 address in a subnet of both families: what OCI does unless asked.
+    /// Gives it no IPv6 address in a subnet of both families: what OCI does by default.
     pub const fn without_ipv6(mut self) -> Self {
         self.ipv6 = false;
         self

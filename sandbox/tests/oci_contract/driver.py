@@ -108,9 +108,9 @@ def call(operation, given):
 
 
 for line in sys.stdin:
-    asked = json.loads(line)
+    request = json.loads(line)
     try:
-        response = call(asked["operation"], asked["arguments"])
+        response = call(request["operation"], request["arguments"])
         work = response.headers.get("opc-work-request-id")
         value = compute.base_client.sanitize_for_serialization(response.data) if work is None else work
         answer = {"value": value, "etag": response.headers.get("etag")}

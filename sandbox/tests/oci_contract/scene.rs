@@ -109,7 +109,7 @@ pub(crate) fn by_each_in(scene: impl Fn() -> Scene, case: impl Fn(&Scene, &mut d
     }
 }
 
-/// Asks until an attachment is in a state.
+/// Polls until an attachment is in a state.
 #[track_caller]
 pub(crate) fn wait_for_state(client: &mut dyn Client, attachment: &str, state: &str) -> Reply {
     let deadline = Instant::now() + CONDITION_TIMEOUT;

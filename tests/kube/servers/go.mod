@@ -196,7 +196,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// Kubernetes publishes its parts as modules too, but asks for none of their versions: these are those of its release.
+// Kubernetes publishes its parts as modules too, but requires none of their versions: these are those of its release.
 replace (
 	k8s.io/api => k8s.io/api v0.36.3
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.36.3

@@ -32,7 +32,7 @@ pub enum Bound {
     Node(String),
 }
 
-/// How long a token is good, in seconds: longer than any test, and what a kubelet asks for.
+/// How long a token is good, in seconds: longer than any test, and what a kubelet requests.
 const LIFETIME: i64 = 3607;
 
 impl ServiceAccount {
@@ -64,7 +64,7 @@ impl ServiceAccount {
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let accounts: Api<Account> = Api::namespaced(client.clone(), &self.namespace);
         let response = accounts.create_token_request(&self.name, &PostParams::default(), &request).await;
-        let token = response.with_context(|| format!("ask for a token of {self}"))?.status.map(|status| status.token);
+        let token = response.with_context(|| format!("request a token of {self}"))?.status.map(|status| status.token);
         token.map(Identity::of_token).ok_or_else(|| anyhow!("no token of {self} was given"))
     }
 }

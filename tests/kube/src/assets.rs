@@ -1,4 +1,4 @@
-//! Where etcd and kube-apiserver are. `servers/build` alone decides. Tests ask it and never make it build: they have no
+//! Where etcd and kube-apiserver are. `servers/build` alone decides. Tests call it and never make it build: they have no
 //! network.
 
 use std::fs::File;

@@ -85,16 +85,17 @@ impl Programs {
 
 /// Whether all of it works: its answer waits for the roles and priority levels that every API server makes at its start.
 fn is_ready(config: &kube::Config) -> Result<bool> {
-    let ask = async {
+    let answer = async {
         let client = Client::try_from(config.clone()).ok()?;
         let request = hyper::Request::get("/readyz").body(Vec::new()).ok()?;
         client.request_text(request).await.ok()
     };
-    let ask = async { tokio::time::timeout(ONE_LOOK, ask).await.is_ok_and(|answer| answer.as_deref() == Some("ok")) };
+    let is_ready =
+        async { tokio::time::timeout(ONE_LOOK, answer).await.is_ok_and(|answer| answer.as_deref() == Some("ok")) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a runtime")?;
     // On a thread of its own, which the runtime ends with too, because the caller's may have one.
-    thread::scope(|scope| scope.spawn(move || runtime.block_on(ask)).join())
-        .map_err(|_| anyhow!("the thread that asks panicked"))
+    thread::scope(|scope| scope.spawn(move || runtime.block_on(is_ready)).join())
+        .map_err(|_| anyhow!("the thread of the request panicked"))
 }
 
 /// A program that is killed when this goes.

@@ -1,4 +1,4 @@
-//! One API server: started, asked for identities and clients, stopped and started again.
+//! One API server: started, which issues identities and clients, stopped and started again.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};

@@ -178,7 +178,7 @@ mod tests {
                 ),
                 &[],
             ),
-            (format!("{PAUSED} {{ self.ask() }}\nimpl A {{ fn ask(&self) {{ HttpConnector::new() }} }}"), &[]),
+            (format!("{PAUSED} {{ self.send() }}\nimpl A {{ fn send(&self) {{ HttpConnector::new() }} }}"), &[]),
             (format!("use far_away::connect;\n{PAUSED} {{ connect().await }}"), &far),
             (format!("{PAUSED} {{ far_away::connect().await }}"), &far),
             (format!("use crate::peer::Peer;\n{PAUSED} {{ Peer::start() }}"), &module),

@@ -12,7 +12,7 @@ const PROGRAMS: [&str; 2] = ["CARGO_BIN_EXE_oke-node-agent", "CARGO_BIN_EXE_oke-
 const ALLOWED: [&str; 4] = [
     "daemon/tests/agent/node.rs",
     "installer/tests/command/node.rs",
-    // A user other than root asks the agent, with a copy of its program.
+    // A user other than root calls the agent, with a copy of its program.
     "daemon/tests/agent/socket.rs",
     // The probe of a probe Pod, which is another container with no privilege at all.
     "daemon/tests/probes/pod.rs",

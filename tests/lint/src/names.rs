@@ -10,7 +10,12 @@ use crate::tree::Tree;
 
 /// Parts of names, and what to write instead.
 const PARTS: &[(&[&str], &str)] = &[
+    (&["ask"], "what happens: request, query, poll, probe, call, read"),
+    (&["asks"], "what happens: requests, queries, needs"),
+    (&["asker"], "caller, client or requester"),
+    (&["asking"], "caller, or what happens: requesting, polling"),
     (&["asked"], "requested, or the noun: request"),
+    (&["unasked"], "not read, or not requested"),
     (&["wanted"], "desired or requested, or the noun"),
     (&["told"], "reported, logged or recorded, or the noun"),
     (&["so", "far"], "the noun: the part, the sum"),
@@ -153,8 +158,11 @@ mod tests {
     #[test]
     fn own_names_with_a_replaced_word_are_found() {
         let text = "struct NotWanted { is_told: bool }\nfn f(asked: u8, parts: &[Asked]) { let (so_far, b) = (asked, 1); }\n\
-                    // wanted\nconst A: &str = \"told\"; fn old_toldness(unasked: u8, soFar: u8) {}";
+                    // wanted\nconst A: &str = \"told\"; fn old_toldness(unmasked: u8, soFar: u8) {}";
         assert_eq!(found(text), ["NotWanted", "is_told", "asked", "Asked", "so_far", "soFar"]);
+        let text =
+            "fn ask_pod(asker: u8, task: u8) {} fn f() { asks_time(|asking| mask(asking)) } enum AskError { Unasked }";
+        assert_eq!(found(text), ["ask_pod", "asker", "asks_time", "asking", "AskError", "Unasked"]);
         let text = "fn heeds_no_router(doomed: u8, born: u8) {} fn has_anothers(passes_on: bool, leads_on: bool) {}\n\
                     fn in_haste(board_of_notices: u8, attention: u8) {} fn look_at() {} fn airborne(passes_online: u8) {}";
         assert_eq!(found(text).len(), 10, "{:?}", found(text));

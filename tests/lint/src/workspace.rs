@@ -53,7 +53,7 @@ pub struct Target {
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace at `root`. Needs no network: dependencies are not resolved.
+    /// Reads from cargo the workspace at `root`. Needs no network: dependencies are not resolved.
     ///
     /// # Errors
     /// When cargo fails (its message is already on standard error) or answers something else.

@@ -62,7 +62,7 @@ pub(crate) fn measure(bin_dir: &Path, pods: usize, over: Duration) -> anyhow::Re
     let process = Process::of(&agent)?;
     // What a start needs is not what idling needs.
     std::thread::sleep(AFTERCARE);
-    // Once in each, although the controller asks only once in four minutes.
+    // Once in each, although the controller polls only once in four minutes.
     let wait = |time: Duration| {
         std::thread::sleep(time / 2);
         controller.poll(&node)?;

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Rights apply some time after the API server accepts them, and the agent retries with a backoff.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(120);
 
-/// A controller's key, and the agent that it asks.
+/// A controller's key, and the agent that it queries.
 #[derive(Debug)]
 pub(crate) struct Controller {
     client: Client,

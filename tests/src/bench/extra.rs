@@ -1,4 +1,4 @@
-//! Extra interfaces: `vnic-attach` against the reference plugins that people use today, and a pod that asks for nothing against a
+//! Extra interfaces: `vnic-attach` against the reference plugins that people use today, and a pod without extra interfaces against a
 //! program that does nothing.
 
 use std::fmt::Write as _;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, state: &Path) -> anyhow::Result<String> {
     let of = |name: &str| singles.iter().find(|it| it.name == name).with_context(|| format!("{name} did not run"));
     writeln!(text, "\n| promise | measured | target | |\n|---|---|---|---|")?;
     let pass = ratio(&of("pass-through")?.add.wall, &of("empty")?.add.wall);
-    line(&mut text, "a pod that asks for nothing, wall, of an empty program", pass, 1.5)?;
+    line(&mut text, "a pod without extra interfaces, wall, of an empty program", pass, 1.5)?;
     // Moving a link is nearly all of Exclusive's DEL, and the same for both: the kernel waits for all processors.
     for (ours, reference, most) in [("shared", "macvlan", 1.0), ("exclusive", "host-device", 1.15)] {
         let (measured, compared) = (of(ours)?, of(reference)?);
@@ -78,11 +78,11 @@ fn contenders(args: &Args, state: &Path) -> anyhow::Result<Vec<Contender>> {
         document,
         state: Some(state.to_owned()),
     };
-    let asks_for_nothing = conf("vnic-attach", json!({"prevResult": previous, "runtimeConfig": annotations}));
+    let without_interfaces = conf("vnic-attach", json!({"prevResult": previous, "runtimeConfig": annotations}));
     let macvlan = conf("macvlan", json!({"master": "ens6", "ipam": ipam}));
     let host_device = conf("host-device", json!({"device": REFERENCES, "ipam": ipam}));
     Ok(vec![
-        Contender { verbs: ADDS, ..of(Kind::Ours, "pass-through", &plugin, asks_for_nothing) },
+        Contender { verbs: ADDS, ..of(Kind::Ours, "pass-through", &plugin, without_interfaces) },
         Contender { verbs: ADDS, ..of(Kind::Empty, "empty", &args.program("empty-main")?, Vec::new()) },
         of(Kind::Ours, "shared", &plugin, conf("vnic-attach", json!({"vnic": "shared"}))),
         of(Kind::Reference, "macvlan", &args.reference.join("macvlan"), macvlan),

@@ -143,7 +143,7 @@ fn vnics(value: impl Into<Value>) -> Value {
     json!({ "metadata": { "annotations": { api::VNICS_ANNOTATION: value.into() } } })
 }
 
-/// Asks for VNICs in a Node's name.
+/// Requests VNICs in a Node's name.
 async fn annotate(client: &Client, node: &str, value: &str) -> kube::Result<Node> {
     patch_node(client, node, &vnics(value)).await
 }
@@ -170,16 +170,16 @@ fn assert_refused<T>(outcome: kube::Result<T>, why: &str) {
 #[tokio::test]
 async fn node_writer_without_profile_use_cannot_request_vnics() {
     let server = server().await;
-    make_node(server, "asked-1", json!({})).await;
+    make_node(server, "requested-1", json!({})).await;
     grant_nodes(server, "autoscaler").await;
     let autoscaler = user(server, "autoscaler");
-    assert_refused(annotate(&autoscaler, "asked-1", "storage").await, NO_USE);
-    assert_refused(patch_status(&autoscaler, "asked-1", &vnics("storage")).await, NO_USE);
-    assert_refused(create_asking(&autoscaler, "asked-2").await, NO_USE);
-    patch_node(&autoscaler, "asked-1", &json!({ "metadata": { "annotations": { "other": "x" } } })).await.unwrap();
+    assert_refused(annotate(&autoscaler, "requested-1", "storage").await, NO_USE);
+    assert_refused(patch_status(&autoscaler, "requested-1", &vnics("storage")).await, NO_USE);
+    assert_refused(create_with_vnics(&autoscaler, "requested-2").await, NO_USE);
+    patch_node(&autoscaler, "requested-1", &json!({ "metadata": { "annotations": { "other": "x" } } })).await.unwrap();
 }
 
-async fn create_asking(client: &Client, name: &str) -> kube::Result<Node> {
+async fn create_with_vnics(client: &Client, name: &str) -> kube::Result<Node> {
     let node = node(name, json!({ api::VNICS_ANNOTATION: "storage" }));
     Api::all(client.clone()).create(&PostParams::default(), &node).await
 }
@@ -203,10 +203,10 @@ async fn user_with_profile_use_can_request_change_and_withdraw_vnics() {
     assert_refused(patch_node(&bystander, "used-1", &take_back).await, NO_USE);
     annotate(&operator, "used-1", "storage,backup").await.unwrap();
     patch_node(&operator, "used-1", &take_back).await.unwrap();
-    create_asking(&operator, "used-2").await.unwrap();
+    create_with_vnics(&operator, "used-2").await.unwrap();
 }
 
-/// `use` is asked about vnicprofiles as a whole.
+/// `use` is checked for vnicprofiles as a whole.
 #[tokio::test]
 async fn user_of_a_single_named_profile_cannot_request_it() {
     let server = server().await;
@@ -254,7 +254,7 @@ async fn network_tests_are_created_by_holders_of_their_role_only() {
 }
 
 #[tokio::test]
-async fn a_kubelet_cannot_ask_for_vnics_whatever_it_was_granted() {
+async fn kubelet_cannot_request_vnics_whatever_it_was_granted() {
     let server = server().await;
     make_node(server, "kubelet-1", json!({})).await;
     for name in ["kubelet-1", "kubelet-2"] {
@@ -264,7 +264,7 @@ async fn a_kubelet_cannot_ask_for_vnics_whatever_it_was_granted() {
     let kubelet = |name: &str| server.client(&server.node(name).unwrap()).unwrap();
     assert_refused(annotate(&kubelet("kubelet-1"), "kubelet-1", "storage").await, KUBELET);
     assert_refused(patch_status(&kubelet("kubelet-1"), "kubelet-1", &vnics("storage")).await, KUBELET);
-    assert_refused(create_asking(&kubelet("kubelet-2"), "kubelet-2").await, KUBELET);
+    assert_refused(create_with_vnics(&kubelet("kubelet-2"), "kubelet-2").await, KUBELET);
     annotate(&admin(server), "kubelet-1", "storage").await.unwrap();
     assert_refused(patch_node(&kubelet("kubelet-1"), "kubelet-1", &vnics(Value::Null)).await, KUBELET);
 }
@@ -389,7 +389,7 @@ async fn agent_cannot_write_other_pods_on_its_node_or_namesakes() {
 #[tokio::test]
 async fn agent_cannot_request_vnics_or_create_objects() {
     let server = server().await;
-    let (_, agent) = agent_on(server, "asks-1").await;
+    let (_, agent) = agent_on(server, "requests-1").await;
     let kind = GroupVersionKind::gvk(api::GROUP, api::VERSION, "VnicAttachment");
     let attachments = |client: Client| Api::<DynamicObject>::all_with(client, &ApiResource::from_gvk(&kind));
     let object: DynamicObject = serde_json::from_value(json!({
@@ -399,7 +399,7 @@ async fn agent_cannot_request_vnics_or_create_objects() {
     .unwrap();
     assert_refused(attachments(agent.clone()).create(&PostParams::default(), &object).await, OWN_POD);
     attachments(admin(server)).create(&PostParams::default(), &object).await.unwrap();
-    let status = Patch::Merge(json!({ "status": { "nodeName": "asks-1" } }));
+    let status = Patch::Merge(json!({ "status": { "nodeName": "requests-1" } }));
     let patched = attachments(agent.clone()).patch_status("admission", &PatchParams::default(), &status).await;
     assert_refused(patched, OWN_VNIC);
     assert_refused(attachments(agent.clone()).delete("admission", &DeleteParams::default()).await, OWN_POD);

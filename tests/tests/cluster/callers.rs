@@ -212,7 +212,7 @@ fn multus_passes_no_annotations_of_pods_to_vnic_attach() {
     text(world.cnitool("del"));
 }
 
-/// As on a cluster whose runtime calls Multus; without an API server, so that no pod asks for more networks.
+/// As on a cluster whose runtime calls Multus; without an API server, so that no pod requests more networks.
 #[test]
 fn multus_calls_vcn_native_as_its_default_network() {
     let plugins = [json!({ "type": "vcn-native" }), json!({ "type": "vnic-attach" })];

@@ -1,6 +1,6 @@
 //! `kubectl oke-node` against a real API server, with exactly the shipped rights: what it shows without a controller, and why
-//! it cannot ask one. That it reaches a leader through a kubelet is a case of `tests/cluster/cases`; here a leader's view is
-//! asked by its URL.
+//! it cannot call one. That it reaches a leader through a kubelet is a case of `tests/cluster/cases`; here a leader's view is
+//! read by its URL.
 
 mod bundles;
 mod captures;

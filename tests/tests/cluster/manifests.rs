@@ -142,7 +142,7 @@ fn rule(group: &str, resource: &str, names: Option<&[&str]>, verbs: &[&str]) -> 
 fn uninstaller_can_only_read_daemonsets_of_its_namespace() {
     let account = pod_of(UNINSTALL).service_account_name.unwrap();
     let namespace = daemon_set(AGENT).metadata.namespace.unwrap();
-    assert_eq!(daemon_set(UNINSTALL).metadata.namespace.as_ref(), Some(&namespace), "it asks in its own namespace");
+    assert_eq!(daemon_set(UNINSTALL).metadata.namespace.as_ref(), Some(&namespace), "it reads its own namespace");
     // Without names, because the DaemonSets of pools have names of the operator's choice.
     assert_eq!(rights(&account), (vec![], vec![(namespace, rule("apps", "daemonsets", None, &["get", "list"]))]));
 }
@@ -226,7 +226,7 @@ fn variables_and_mounts_are_known_to_the_programs() {
 
 /// The kubelet makes a Warning Event of every probe that fails, whatever the threshold. Starts take less than these seconds.
 #[test]
-fn no_probe_asks_before_a_normal_start_is_over() {
+fn probes_begin_after_a_normal_start() {
     let delay = |probe: &Option<Probe>| probe.as_ref().unwrap().initial_delay_seconds.unwrap_or_default();
     let [agent, controller] = [pod(), deployed()].map(|pod| only(pod.containers));
     assert!(delay(&agent.startup_probe) >= 2 && delay(&agent.readiness_probe) >= 5);
@@ -235,7 +235,7 @@ fn no_probe_asks_before_a_normal_start_is_over() {
 }
 
 #[test]
-fn probes_ask_what_the_programs_answer() {
+fn probes_use_paths_and_ports_that_programs_serve() {
     for (pod, program, port) in [(pod(), AGENT, 9808), (deployed(), CONTROLLER, 9809)] {
         let container = only(pod.containers);
         let address_of = |probe: Option<Probe>| {

@@ -170,7 +170,7 @@ impl Drop for Scene {
     }
 }
 
-/// One that believes sooner than usual that a VNIC is gone. It asks the API server for VnicAttachments with the token of a pod on
+/// One that believes sooner than usual that a VNIC is gone. It reads VnicAttachments from the API server with the token of a pod on
 /// its node, which is kept in the folder.
 pub(crate) async fn agent(
     node: &Node,

@@ -169,7 +169,7 @@ fn a_flannel_cluster_keeps_its_pod_network() {
     agent.stop().unwrap();
 }
 
-/// On both kinds of machines; CHECK also asks the kernel where packets go, next to what the agent creates (rules, marks, the nft
+/// On both kinds of machines; CHECK also queries the kernel where packets go, next to what the agent creates (rules, marks, the nft
 /// table, link-local routers).
 fn pods_on_two_nodes_reach_each_other(kind: MachineKind) {
     let cluster = Cluster::start(kind);

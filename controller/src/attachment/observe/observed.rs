@@ -65,7 +65,7 @@ pub(crate) enum AddressList {
     /// OCI refuses to list them: nothing may be concluded from that, and nothing done about them.
     Refused(StatusReason),
     /// Not read, because no step needs it.
-    Unasked,
+    NotRead,
 }
 
 /// Why the state of an instance is unknown.

@@ -104,7 +104,7 @@ async fn read_attachment(
     if !is_ours || vnic.value.is_primary {
         return Ok(foreign(attachment));
     }
-    let (mut ipv4, mut ipv6) = (AddressList::Unasked, AddressList::Unasked);
+    let (mut ipv4, mut ipv6) = (AddressList::NotRead, AddressList::NotRead);
     let stays = object.filter(|object| object.metadata.deletion_timestamp.is_none());
     let is_created = matches!(vnic.value.lifecycle_state, VnicState::Available | VnicState::Unknown);
     if let Some(object) = stays.filter(|_| is_created) {

@@ -43,7 +43,7 @@ fn hold(
 ) -> Option<StatusReason> {
     let cause = match &observed.pod_network {
         None => {
-            plan.asks_pod_network = true;
+            plan.needs_pod_network = true;
             Some(StatusReason::new(Reason::PodNetworkUnknown, "not read yet"))
         }
         Some(PodNetwork::Absent) => None,

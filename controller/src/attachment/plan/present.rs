@@ -59,7 +59,7 @@ impl ObjectPlanner<'_> {
             let cause = match vnic.addresses(family) {
                 AddressList::Known(all) => self.addresses(&FamilyAddresses::of(case, vnic, all, family)),
                 AddressList::Refused(cause) => unlisted(case, cause, self.plan),
-                AddressList::Unasked => None,
+                AddressList::NotRead => None,
             };
             if let Some(cause) = cause {
                 ready.get_or_insert(cause);
@@ -252,7 +252,7 @@ fn own_ipv6(case: &Case<'_>, own: &ObservedVnic) -> Option<IpAddr> {
     let reported = event_diff::last(case.object.status.as_ref()).facts.own_addresses;
     let beside = match &own.ipv6 {
         AddressList::Known(all) => Some(ours(case, all, Family::Ipv6)),
-        AddressList::Refused(_) | AddressList::Unasked => None,
+        AddressList::Refused(_) | AddressList::NotRead => None,
     };
     let is_own = |address: &&IpAddr| match &beside {
         Some(beside) => !beside.iter().any(|other| other.ip_address == **address),
@@ -283,7 +283,7 @@ fn facts(case: &Case<'_>, own: &ObservedVnic) -> Facts {
     let pod_addresses = match &own.ipv4 {
         _ if !case.object.spec.vnic.is_shared_by_pods() => Vec::new(),
         AddressList::Known(all) => shared(all),
-        AddressList::Refused(_) | AddressList::Unasked => {
+        AddressList::Refused(_) | AddressList::NotRead => {
             event_diff::last(case.object.status.as_ref()).facts.pod_addresses
         }
     };

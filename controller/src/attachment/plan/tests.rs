@@ -92,7 +92,7 @@ fn text(objects: &[Arc<VnicAttachment>], plan: &Plan) -> String {
         (plan.is_incomplete, "incomplete: retried with backoff"),
         (plan.queued, "objects wait for this attach or detach"),
         (plan.held, "waits for the pod network"),
-        (plan.asks_pod_network, "the pod network is read first"),
+        (plan.needs_pod_network, "the pod network is read first"),
         (plan.is_in_sync(), "in sync"),
     ] {
         if is_so {

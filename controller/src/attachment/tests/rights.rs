@@ -9,7 +9,7 @@ use super::scene::Scene;
 
 const PAGE: &str = include_str!("../../../../docs/iam.md");
 /// No condition names these. Without shapes, OCI's own refusal shows that an instance is full. Lists also show the end of a
-/// detach. Single requests replace bulk requests. The fleet asks about the plugins of nodes, and NodeTasks name the restart of an
+/// detach. Single requests replace bulk requests. The fleet requests the plugins of nodes, and NodeTasks name the restart of an
 /// instance.
 const UNNAMED_OPERATIONS: [&str; 8] = [
     "BulkCreateIpv6s",

@@ -137,7 +137,7 @@ fn many_silent_nodes_at_once_write_nothing_unknown() {
     assert_eq!(run(11, 11, 0..0), (Some(11), 0, 1, worst.clone()));
     assert_eq!(run(1, 50, 0..100), (Some(50), 0, 1, worst.clone()), "before the first node is written");
     assert_eq!(run(0, 50, 0..100), (None, 0, 1, worst.clone()), "nothing is held back");
-    assert_eq!(run(1, 9, 5..30), (Some(9), 0, 1, worst.clone()), "four of the 25 that were asked last fail");
+    assert_eq!(run(1, 9, 5..30), (Some(9), 0, 1, worst.clone()), "four of the 25 that were queried last fail");
     assert_eq!(run(1, 9, 7..30), (None, 1, 1, worst), "two");
 }
 
@@ -174,7 +174,7 @@ fn last_silent_nodes_of_a_healing_partition_are_not_written() {
     assert_eq!(held_and_written(50, 10), (Some(50), 0));
     assert_eq!(held_and_written(5, 300), (Some(5), 0), "most answer again");
     assert_eq!(held_and_written(0, 305), (None, 0));
-    assert_eq!(held_and_written(5, 310), (None, 5), "each was asked again");
+    assert_eq!(held_and_written(5, 310), (None, 5), "each was queried again");
 }
 
 #[test]

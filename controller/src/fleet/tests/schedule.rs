@@ -1,4 +1,4 @@
-//! When which agent is asked, and what is remembered of its answers.
+//! When which agent is queried, and what is remembered of its answers.
 
 use std::sync::Arc;
 use std::time::Duration;

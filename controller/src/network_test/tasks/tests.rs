@@ -17,7 +17,7 @@ use crate::args::TestTargets;
 use crate::attachment::sample::{attachment, instance};
 use crate::cluster::client::offline::{client_with, json};
 use crate::cluster::store::NodeView;
-use crate::network_test::agents::AskError;
+use crate::network_test::agents::AgentError;
 
 /// Agents whose probes all pass.
 struct Agents {
@@ -50,7 +50,7 @@ impl AgentCalls for Agents {
         None
     }
 
-    async fn ask(&self, _: &str, _: &ProbeRequest, _: Duration) -> Result<ProbeReport, AskError> {
+    async fn probe(&self, _: &str, _: &ProbeRequest, _: Duration) -> Result<ProbeReport, AgentError> {
         self.probe_times.lock().unwrap().push(Instant::now());
         let _open = Open::new(&self.open);
         sleep(self.each).await;
@@ -58,8 +58,8 @@ impl AgentCalls for Agents {
         Ok(ProbeReport { tally, ..ProbeReport::default() })
     }
 
-    async fn ask_pod(&self, _: &str, _: &ProbeRequest) -> Result<ProbeReport, AskError> {
-        Err(AskError::Busy)
+    async fn probe_from_pod(&self, _: &str, _: &ProbeRequest) -> Result<ProbeReport, AgentError> {
+        Err(AgentError::Busy)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Carries a reboot out: observes, asks the plan, does what it says. An effect happens only in a step that the status has already.
+//! Carries a reboot out: observes, plans, applies the plan. An effect happens only in a step that the status has already.
 
 use std::time::Duration;
 

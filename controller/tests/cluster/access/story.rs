@@ -157,7 +157,7 @@ impl<'c> Scene<'c> {
     }
 
     async fn stops(&mut self, controller: &mut Controller) -> Result<(), &'static str> {
-        controller.ask_to_stop();
+        controller.send_sigterm();
         self.until("it exits when it is stopped", async |_| controller.ended().is_some_and(|status| status.success()))
             .await?;
         self.until("the Lease is released", async |scene| scene.holder().await.is_none()).await

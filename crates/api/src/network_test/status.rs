@@ -111,7 +111,7 @@ pub struct TestLatency {
     pub p99_micros: u32,
 }
 
-/// Megabits per second that paths carried. A probe sends no more than it was asked to.
+/// Megabits per second that paths carried. A probe sends no more than was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TestThroughput {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cluster::{api, client, typed};
 use crate::sample::{attachment, network_test, node_policy, node_task, ocid, profile, with};
 
-/// Headings and the cells of one object, but for its age; those of `-o wide` too where that is asked for.
+/// Headings and the cells of one object, but for its age; those of `-o wide` too where that is requested.
 async fn row(client: &kube::Client, plural: &str, wide: bool) -> String {
     let path = format!("/apis/{}/{}/{plural}", api::GROUP, api::VERSION);
     let mut request = Request::new(path).get("columns", &Default::default()).unwrap();

@@ -92,7 +92,7 @@ impl Config {
         if value.is_object() { Ok(value) } else { Err(field::wrong_type("the configuration", &value, "an object")) }
     }
 
-    /// The version that a document asks for.
+    /// The version that a document requests.
     pub(crate) fn version_of(document: &Value) -> Result<Version, Error> {
         field::string("cniVersion", document.get("cniVersion"))?.unwrap_or_default().parse()
     }

@@ -47,7 +47,7 @@ impl Call {
         };
         let Some(verb) = command.to_str().and_then(Verb::from_word) else {
             return Err(invalid(format!(
-                "unknown CNI_COMMAND: {}; known are {}: the runtime asks for something newer, or is not a CNI runtime",
+                "unknown CNI_COMMAND: {}; known are {}: the runtime speaks a newer version, or is not a CNI runtime",
                 excerpt(&command.to_string_lossy(), QUOTED),
                 Verb::ALL.map(Verb::as_str).join(", ")
             )));

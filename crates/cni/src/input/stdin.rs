@@ -43,7 +43,7 @@ pub(crate) fn read(stdin: &mut dyn Read) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// This process's stdin, with a deadline for all of it. Not buffered: `read_to_end` asks for large pieces, and `std`'s buffer
+/// This process's stdin, with a deadline for all of it. Not buffered: `read_to_end` reads large pieces, and `std`'s buffer
 /// and lock are a hundredth of an ADD.
 #[derive(Debug)]
 pub(crate) struct DeadlineStdin {
@@ -65,7 +65,7 @@ impl Read for DeadlineStdin {
             let mut waited = [PollFd::new(self.stdin, PollFlags::POLLIN)];
             match poll(&mut waited, timeout) {
                 Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
-                // The timeout is in whole milliseconds: ask again for the rest.
+                // The timeout is in whole milliseconds: wait again for the rest.
                 Ok(0) | Err(Errno::EINTR) => continue,
                 Ok(_) => {}
                 Err(errno) => return Err(errno.into()),

@@ -40,7 +40,7 @@ impl Noop {
     fn answer(&self, call: PluginCall, conf: Option<&Conf>) -> Result<(), Error> {
         self.calls.borrow_mut().push(call);
         let conf = conf.cloned().unwrap_or_default();
-        #[expect(clippy::panic, reason = "it is what the configuration asked for")]
+        #[expect(clippy::panic, reason = "it is what the configuration requested")]
         if conf.panic {
             panic!("as requested: link not found");
         }

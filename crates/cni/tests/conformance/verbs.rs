@@ -75,7 +75,7 @@ fn del_needs_no_previous_result_and_check_does() {
     assert!(outcome.calls.is_empty());
 }
 
-/// The keys that GC was asked to keep.
+/// The keys that GC had to keep.
 fn kept(config: &Value) -> Vec<String> {
     let outcome = Call::of("GC").config(config).run();
     outcome.silent();

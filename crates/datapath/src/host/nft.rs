@@ -76,7 +76,7 @@ fn sent_by_pods(pods: PodServices) -> Vec<Rule> {
     ];
     // A pod sends from its own addresses alone: the way back to where a packet claims to come from must be by the link
     // that it came by. The fabric sees to it for what leaves the node, but not between this node's pods, nor for one that
-    // takes the address of another on the same VNIC. Asked of the routes to pods, so it is one rule for all of them.
+    // takes the address of another on the same VNIC. Looked up in the routes to pods, so it is one rule for all of them.
     rules.extend(Family::ALL.into_iter().filter(|_| !pods.may_spoof).map(|family| {
         let what = format!("from {family} addresses that are not its own");
         let matches = [Expression::SourceNetNot(none_yet(family)), Expression::SourceIsElsewhere];
@@ -97,7 +97,7 @@ fn sent_by_pods(pods: PodServices) -> Vec<Rule> {
     rules
 }
 
-/// The source of a pod without an address, which asks for one from it; such packets are not forwarded.
+/// The source of a pod without an address, which requests one from it; such packets are not forwarded.
 const fn none_yet(family: Family) -> IpNetwork {
     match family {
         Family::Ipv4 => const { net_v4(Ipv4Addr::UNSPECIFIED, 32) },
@@ -105,7 +105,7 @@ const fn none_yet(family: Family) -> IpNetwork {
     }
 }
 
-/// A pod has few neighbours to ask for. What it sends beyond a rate is dropped, for each makes an entry of the host's tables of
+/// A pod has few neighbours to resolve. What it sends beyond a rate is dropped, for each makes an entry of the host's tables of
 /// neighbours, which have room for 1024 as a rule.
 fn limited<const N: usize>(what: &str, matches: [Expression; N]) -> Rule {
     let what = format!("{what}, over {} a second per link", NEIGHBOUR_RATE.per_second);
@@ -132,7 +132,7 @@ fn returned(link: &IfName) -> Rule {
 /// What comes in by this link, for this host, makes its connection's mark this one: what is answered on it, later and
 /// perhaps by a pod, has to leave there. Before the address is translated, for after it the packet is for a pod.
 ///
-/// Every packet that asks, not the first of a connection alone: so connections older than this table are marked
+/// Every packet of a request, not the first of a connection alone: so connections older than this table are marked
 /// too. Once it is, the destination is not looked up again.
 fn remember_way_in(link: &IfName, mark: Mark) -> Rule {
     Rule::new(
@@ -150,7 +150,7 @@ fn remember_way_in(link: &IfName, mark: Mark) -> Rule {
 /// Packets of connections of this mark get it too, for the rule that routes by it. After addresses are translated:
 /// what is on its way to a Service's address is not looked at, for it has none of our marks.
 ///
-/// Answers alone. What is asked by a secondary VNIC may have to go to where the VNIC's table does not lead (a container's
+/// Answers alone. What is requested through a secondary VNIC may have to go to where the VNIC's table does not lead (a container's
 /// bridge). Through the primary VNIC, requests and answers are marked. The main table routes the requests anyway. Programs that
 /// check with the mark whether the way back is through the same link find that it is (firewalld's IPv6_rpfilter, src_valid_mark).
 fn mark_packets(mark: Mark) -> Rule {
@@ -182,7 +182,7 @@ fn unused(network: &HostNetwork) -> Vec<Rule> {
     rules
 }
 
-/// The ports of the metadata address that pods may ask: the VCN resolver, the time server and (where allowed) the metadata
+/// The ports of the metadata address that pods may query: the VCN resolver, the time server and (where allowed) the metadata
 /// service. What else may answer there is not for pods, and the rest of 169.254.0.0/16 is the host's own (iSCSI boot disks).
 fn services(family: Family, pods: PodServices) -> Vec<Rule> {
     let ports = [(Protocol::Udp, "udp 53", 53), (Protocol::Tcp, "tcp 53", 53), (Protocol::Udp, "udp 123", 123)];

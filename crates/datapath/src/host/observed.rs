@@ -1,4 +1,4 @@
-//! What there is of the host's network: our objects, and what is asked for.
+//! What there is of the host's network: our objects, and what is requested.
 
 use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};

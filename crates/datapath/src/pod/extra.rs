@@ -1,10 +1,10 @@
-//! An interface that a pod has in addition to its own, on a VNIC that it asked for: a routed veth like the pod's own, or the
+//! An interface that a pod has in addition to its own, on a VNIC that it requested: a routed veth like the pod's own, or the
 //! VNIC's link itself.
 //!
 //! ```text
 //!   pod   rule 1536 from 10.0.9.4  ─▶ table of the VNIC: subnet, routes and default by net1    each address answers on
 //!         rule 1537 from the pod's ─▶ table 998: what main had before                          its own interface
-//!         main: subnet and routes by net1; where it is asked for, both halves of everything
+//!         main: subnet and routes by net1; where it is requested, both halves of everything
 //! ```
 
 use std::net::IpAddr;
@@ -91,7 +91,7 @@ impl ExtraNetwork {
         let family = Family::of(pod.address);
         let link = self.name();
         let (router, subnet) = (self.router(family), self.subnets.of(family));
-        // What is on a VNIC's own link is asked for; behind a veth is the host.
+        // What is on a VNIC's own link is resolved; behind a veth is the host.
         let on_link = self.device.is_some();
         let behind = |via: Option<IpAddr>| if on_link { via.or(router) } else { router };
         let mut main: Vec<(IpNetwork, Option<IpAddr>)> = Vec::new();

@@ -156,7 +156,7 @@ fn pod_with_missing_or_foreign_link_is_skipped() {
         let other = LinkChange::Alias("vcn-native:another/pod/eth0".into());
         socket.change_link_named(&pods[1].ends.host, &[other, LinkChange::Down]).unwrap();
         assert_eq!(texts(&todo(pods, places)), [""; 0]);
-        // A pod that is not asked about is left alone, and so is one whose VNIC went.
+        // A pod that is not requested is left alone, and so is one whose VNIC went.
         socket.change_link_named(&pods[2].ends.host, &[LinkChange::Down]).unwrap();
         assert_eq!(texts(&todo(&pods[..2], places)), [""; 0]);
         socket.change_link_named(&pods[2].ends.host, &[LinkChange::Up]).unwrap();

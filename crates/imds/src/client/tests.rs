@@ -29,7 +29,7 @@ fn good(text: &str) -> Reply {
     Reply::Text(text.to_owned())
 }
 
-async fn ask(script: Vec<Reply>, policy: Policy) -> (Result<Instance, Error>, Server) {
+async fn fetch(script: Vec<Reply>, policy: Policy) -> (Result<Instance, Error>, Server) {
     let server = Server::start(script);
     let imds = Imds::new(&server.base_url, policy).unwrap();
     (imds.instance().await, server)
@@ -44,25 +44,25 @@ fn failure<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 
 #[tokio::test]
 async fn the_header_is_sent_and_the_reply_read() {
-    let (instance, server) = ask(vec![good(INSTANCE)], patient()).await;
+    let (instance, server) = fetch(vec![good(INSTANCE)], patient()).await;
     assert_eq!(instance.unwrap().shape, "VM.Standard.E5.Flex");
     assert_eq!(server.paths(), ["/opc/v2/instance/"]);
 }
 
 #[tokio::test]
 async fn a_404_is_believed_only_when_it_stays() {
-    let (instance, server) = ask(vec![Reply::Status(404), good(INSTANCE)], patient()).await;
+    let (instance, server) = fetch(vec![Reply::Status(404), good(INSTANCE)], patient()).await;
     assert!(instance.is_ok());
     assert_eq!(server.paths().len(), 2);
 
-    let (instance, _) = ask(vec![Reply::Status(404)], patient()).await;
+    let (instance, _) = fetch(vec![Reply::Status(404)], patient()).await;
     assert!(failure(instance).starts_with("(attempt 5): status 404, "));
 }
 
 #[tokio::test]
 async fn throttling_and_server_errors_are_waited_out() {
     let script = vec![Reply::Status(429), Reply::Status(503), Reply::Status(429), Reply::Status(500), good(INSTANCE)];
-    let (instance, server) = ask(script, patient()).await;
+    let (instance, server) = fetch(script, patient()).await;
     assert!(instance.is_ok());
     assert_eq!(server.paths().len(), 5);
 }
@@ -70,14 +70,14 @@ async fn throttling_and_server_errors_are_waited_out() {
 #[tokio::test]
 async fn permanent_refusal_is_not_retried() {
     for status in [400, 401, 403, 302, 204] {
-        let (instance, _) = ask(vec![Reply::Status(status), good(INSTANCE)], patient()).await;
+        let (instance, _) = fetch(vec![Reply::Status(status), good(INSTANCE)], patient()).await;
         assert!(failure(instance).starts_with(&format!("(attempt 1): status {status}, ")));
     }
 }
 
 #[tokio::test]
 async fn malformed_document_is_not_requested_again() {
-    let (instance, server) = ask(vec![good("<html>sign in</html>")], patient()).await;
+    let (instance, server) = fetch(vec![good("<html>sign in</html>")], patient()).await;
     let message = instance.unwrap_err().to_string();
     assert!(message.contains(&format!("{}/instance/", server.base_url)), "{message}");
     assert!(message.contains("<html>sign in"), "{message}");
@@ -87,22 +87,22 @@ async fn malformed_document_is_not_requested_again() {
 #[tokio::test]
 async fn silence_and_half_replies_time_out_and_are_tried_again() {
     for reply in [Reply::Silence, Reply::Stall] {
-        let (instance, server) = ask(vec![reply], hasty()).await;
+        let (instance, server) = fetch(vec![reply], hasty()).await;
         assert!(failure(instance).starts_with("(attempt 2): no answer within "));
         assert!(server.paths().len() <= 2);
     }
-    let (instance, _) = ask(vec![Reply::Stall, good(INSTANCE)], Policy { attempts: 50, ..hasty() }).await;
+    let (instance, _) = fetch(vec![Reply::Stall, good(INSTANCE)], Policy { attempts: 50, ..hasty() }).await;
     assert!(instance.is_ok(), "{instance:?}");
 }
 
 #[tokio::test]
 async fn deadline_ends_request_even_with_attempts_left() {
     let policy = Policy { attempts: u32::MAX, deadline: Duration::from_millis(80), ..patient() };
-    let (instance, _) = ask(vec![Reply::Status(503)], policy.clone()).await;
+    let (instance, _) = fetch(vec![Reply::Status(503)], policy.clone()).await;
     // The last of them may have been under way.
     let text = failure(instance);
     assert!(text.contains("): status 503, ") || text.contains("): no answer within "), "{text}");
-    let (instance, _) = ask(vec![Reply::Silence], policy).await;
+    let (instance, _) = fetch(vec![Reply::Silence], policy).await;
     let text = failure(instance);
     let allowed = text.strip_prefix("(attempt 1): no answer within ").and_then(|it| it.strip_suffix("ms"));
     assert!(allowed.is_some_and(|it| it.parse::<f64>().unwrap() <= 80.0), "{text}");
@@ -111,7 +111,7 @@ async fn deadline_ends_request_even_with_attempts_left() {
 #[tokio::test]
 async fn a_huge_reply_is_cut_off() {
     for reply in [Reply::Endless, good(&" ".repeat(MAX_REPLY + 1))] {
-        let (instance, _) = ask(vec![reply], patient()).await;
+        let (instance, _) = fetch(vec![reply], patient()).await;
         assert_eq!(failure(instance), "(attempt 1): the reply is longer than 1048576 bytes");
     }
 }

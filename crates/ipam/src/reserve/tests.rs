@@ -242,7 +242,7 @@ fn vnic_for_host_or_applications_is_never_used_for_pods() {
     assert_eq!(
         add(&mut held, &pools, "a", START),
         ["10.0.1.8"],
-        "and IPv6, which only the kept one has, is not asked for"
+        "and IPv6, which only the kept one has, is not requested"
     );
     assert!(matches!(held.reserve(&pools, request("b"), START), Err(Error::Exhausted(_))));
     pools.vnics.remove(1);

@@ -175,7 +175,7 @@ fn special_file_is_treated_as_damage_and_set_aside() {
             assert!(aside.symlink_metadata().is_ok() && path.symlink_metadata().map_or(true, |it| it.is_file()));
             store.update(|_| Ok::<_, Error>(())).unwrap();
         }
-        // The one whose record is gone is held until the kernel was asked.
+        // The one whose record is gone is held until the kernel was queried.
         assert_eq!(store.held().unwrap().into_iter().collect::<BTreeSet<_>>(), before);
         plant(&dir.path().join("pools.json"));
         assert!(matches!(Pools::read(dir.path(), &boot()), Err(Error::Damaged { .. })));

@@ -51,7 +51,7 @@ fn unrecorded_address_is_freed_only_when_no_route_uses_it() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
     let store = three_pods(dir.path(), &pools);
     lose_records(dir.path());
-    assert!(store.sweep().unwrap(), "the kernel must be asked");
+    assert!(store.sweep().unwrap(), "the kernel must be queried");
     assert_eq!(store.read().unwrap().freed, [], "and nothing is free before");
     // The last one is on its way out: there is no route any more.
     let kernel = [routed("a", "10.9.1.0"), routed("b", "10.9.1.1")];
@@ -131,7 +131,7 @@ fn pod_with_del_in_progress_is_not_adopted() {
     assert_eq!(freed, ["10.9.1.0", "10.9.1.1"], "the one by its DEL, the other had gone before we could look");
 }
 
-/// Between the look at the records and the change there is no lock. `lives` is asked in between.
+/// Between the look at the records and the change there is no lock. `lives` is called in between.
 #[test]
 fn pod_deleted_during_reconciliation_is_not_adopted() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));

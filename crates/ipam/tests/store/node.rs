@@ -1,4 +1,4 @@
-//! A node's pools, and attachments that ask for addresses.
+//! A node's pools, and attachments that request addresses.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -48,7 +48,7 @@ pub struct Link {
     pub up: bool,
     /// Whether it has a carrier (the kernel's LOWER_UP).
     pub running: bool,
-    /// Whether it asks for its neighbours' Ethernet addresses, and tells its own: of both families, not IPv4's ARP alone.
+    /// Whether it requests its neighbours' Ethernet addresses, and tells its own: of both families, not IPv4's ARP alone.
     pub arp: bool,
     /// The free text that marks whose it is.
     pub alias: Option<String>,
@@ -214,7 +214,7 @@ impl Socket {
         self.write(Write::Existing(RTM_DELLINK), &message, "delete link", &index)
     }
 
-    /// As [`Socket::delete_link`], without asking for the index first.
+    /// As [`Socket::delete_link`], without looking up the index first.
     ///
     /// # Errors
     /// `is_not_found()` when it is gone already.
@@ -227,7 +227,7 @@ impl Socket {
     fn get_link(&mut self, message: &LinkMessage) -> Result<Link, Cause> {
         self.transport
             .one(Request { message_type: RTM_GETLINK, flags: 0 }, message, Link::decode)?
-            .ok_or(Cause::Malformed("a link of another family than asked for"))
+            .ok_or(Cause::Malformed("a link of another family than requested"))
     }
 }
 

@@ -33,7 +33,7 @@ const RTA_NH_ID: u16 = 30;
 /// What the kernel makes of an IPv6 route without a metric (IP6_RT_PRIO_USER).
 const IPV6_DEFAULT_METRIC: u32 = 1024;
 
-/// A route. One that was added and is read back is equal to what was asked for.
+/// A route. One that was added and is read back is equal to what was requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
     /// Where to; `0.0.0.0/0` or `::/0` is the default route.

@@ -34,12 +34,12 @@ const FRA_FWMASK: u16 = 16;
 const FRA_PAD: u16 = 18;
 const FRA_PROTOCOL: u16 = 21;
 
-/// A rule that sends packets to a table. One that was added and is read back is equal to what was asked for.
+/// A rule that sends packets to a table. One that was added and is read back is equal to what was requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// The family of the packets.
     pub family: Family,
-    /// When it is asked: lower is earlier.
+    /// When it is read: lower is earlier.
     pub priority: Priority,
     /// Selects packets from this network.
     pub from: Option<IpNetwork>,
@@ -228,7 +228,7 @@ impl Rule {
 }
 
 impl Socket {
-    /// The rules of a family, in the order they are asked; none of a family that the kernel does not speak.
+    /// The rules of a family, in the order the kernel reads them; none of a family that the kernel does not speak.
     ///
     /// # Errors
     /// `is_retryable()` when the list kept changing.

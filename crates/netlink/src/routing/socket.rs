@@ -76,7 +76,7 @@ impl Socket {
     }
 
     /// A link's index. An ioctl, not a message: RTM_GETLINK right after a link was made waits for its carrier state to
-    /// settle, which costs more than making it. Ask [`Socket::link`] instead where the link is likely absent: for an
+    /// settle, which costs more than making it. Use [`Socket::link`] instead where the link is likely absent: for an
     /// unknown name this one makes the kernel look for a module of that name.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Socket {
         }
         // Any socket will do, and this one is in the right namespace.
         let descriptor = self.transport.socket().as_raw_fd();
-        // SAFETY: the kernel reads the name and writes what was asked for, both within `request`.
+        // SAFETY: the kernel reads the name and writes what was requested, both within `request`.
         unsafe { Errno::result(libc::ioctl(descriptor, which as _, &raw mut request))? };
         Ok(request)
     }

@@ -49,7 +49,7 @@ pub(crate) struct Transport {
     received: Vec<u8>,
 }
 
-/// What a request asks: its message type, and flags in addition to `NLM_F_REQUEST`.
+/// What a request is: its message type, and flags in addition to `NLM_F_REQUEST`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) message_type: u16,
@@ -106,7 +106,7 @@ impl Transport {
             found = Some(decode(payload)?);
             Ok(())
         })?;
-        found.ok_or(Cause::Malformed("acknowledged without the object that was asked for"))
+        found.ok_or(Cause::Malformed("acknowledged without the object that was requested"))
     }
 
     /// Reads a whole list; `decode` says `None` to leave an object out. Read again when it changed meanwhile.
@@ -145,7 +145,7 @@ impl Transport {
         Err(Cause::Interrupted(DUMP_ATTEMPTS))
     }
 
-    /// Asks for a list that is read piece by piece, because the whole may be too long for memory. It is not read again when
+    /// Requests a list that is read piece by piece, because the whole may be too long for memory. It is not read again when
     /// it changed meanwhile.
     pub(crate) fn begin_list(&mut self, request: Request, body: &impl Emitable) -> Result<(), Cause> {
         if !self.strict {

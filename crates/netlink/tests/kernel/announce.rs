@@ -24,7 +24,7 @@ fn a_neighbour_learns_where_the_address_lives_now() {
     for address in ["10.0.1.1/24", "fd00::1/64"] {
         listener.add_address(&Address { nodad: true, ..Address::new(wire, address.parse().unwrap()) }).unwrap();
     }
-    // The kernel says that it sent what it drops until a new carrier has settled; asking for the link settles it.
+    // The kernel says that it sent what it drops until a new carrier has settled; reading the link settles it.
     assert!(sender.link_at(LINK).unwrap().running);
     let announcer = here.run(Announcer::open).unwrap().unwrap();
     for text in ["10.0.1.7", "fd00::7"] {

@@ -1,4 +1,4 @@
-//! A kernel without IPv6 (`ipv6.disable=1`, or no such module): an IPv4-only node is a node. The guest has none unless asked:
+//! A kernel without IPv6 (`ipv6.disable=1`, or no such module): an IPv4-only node is a node. The guest has none unless requested:
 //!
 //! ```text
 //! UML_MODULES="dummy veth" CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=tests/uml/run \

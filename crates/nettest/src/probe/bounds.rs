@@ -1,4 +1,4 @@
-//! The bounds of a probe request. The agent refuses what exceeds them, whatever the controller asks.
+//! The bounds of a probe request. The agent refuses what exceeds them, whatever the controller requests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -41,27 +41,33 @@ fn case(evidence: &Evidence) -> Case {
     }
 }
 
-fn asks(evidence: &Evidence) -> Vec<AgentRequest> {
+fn requests(evidence: &Evidence) -> Vec<AgentRequest> {
     rounds(&case(evidence), evidence).into_iter().flatten().collect()
 }
 
 #[test]
 fn three_neighbours_send_while_the_target_watches() {
-    let asks = asks(&recorded("a_security_list_drops_one_port"));
+    let requests = requests(&recorded("a_security_list_drops_one_port"));
     for (number, neighbour) in (0..3).zip(NEIGHBOURS_OF_SOURCE) {
-        let of = |role| asks.iter().filter(|ask| ask.role == role).map(|ask| ask.node.as_str()).collect::<Vec<_>>();
+        let of = |role| {
+            requests
+                .iter()
+                .filter(|request| request.role == role)
+                .map(|request| request.node.as_str())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of(Role::Neighbour(number)), [neighbour]);
         assert_eq!(of(Role::NeighbourArrival(number)), ["node-b"]);
     }
-    assert_eq!(asks.iter().filter(|ask| ask.change() == Some(Change::SubnetNeighbour)).count(), 3);
+    assert_eq!(requests.iter().filter(|request| request.change() == Some(Change::SubnetNeighbour)).count(), 3);
 }
 
-/// One trial for each change, so that a busy cluster is not asked for more than the proof needs.
+/// One trial for each change, so that a busy cluster does no more than the proof needs.
 #[test]
 fn cause_that_a_host_shows_is_tried_only_without_it() {
     let changes = |name: &str| {
         let evidence = recorded(name);
-        asks(&evidence).iter().map(|ask| (ask.node.clone(), ask.change().unwrap())).collect::<Vec<_>>()
+        requests(&evidence).iter().map(|request| (request.node.clone(), request.change().unwrap())).collect::<Vec<_>>()
     };
     let own = |change| ("node-a".to_owned(), change);
     let near = ("near-1".to_owned(), Change::SubnetNeighbour);
@@ -86,8 +92,9 @@ fn other_target_is_of_the_probes_family() {
     let mut evidence = recorded("a_security_list_drops_one_port");
     for (source, expected) in [("10.0.10.2", "10.0.30.2"), ("2001:db8::2", "2001:db8::30")] {
         evidence.attempt.source = Some(source.parse().unwrap());
-        let other = asks(&evidence).into_iter().find(|ask| ask.change() == Some(Change::OtherTarget)).unwrap();
-        let Task::Send(send) = other.request.task else { panic!("{other:?}") };
+        let other =
+            requests(&evidence).into_iter().find(|request| request.change() == Some(Change::OtherTarget)).unwrap();
+        let Task::Send(send) = other.probe.task else { panic!("{other:?}") };
         assert_eq!(send.target, ProbeTarget::Address(expected.parse().unwrap()));
     }
 }

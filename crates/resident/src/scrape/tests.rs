@@ -57,7 +57,7 @@ async fn get(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> io:
     Ok(text)
 }
 
-/// Asks by TLS, as a client that trusts `ca`, with a certificate of `own`.
+/// Sends a request over TLS, as a client that trusts `ca`, with a certificate of `own`.
 async fn get_by_tls(address: SocketAddr, ca: &Ca, own: Option<&Ca>) -> io::Result<String> {
     let mut roots = RootCertStore::empty();
     roots.add(ca.der().clone()).unwrap();

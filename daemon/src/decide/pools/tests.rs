@@ -70,7 +70,7 @@ fn link_mac_is_fixed_except_on_a_bare_metal_port() {
         vnics[0].vnic.nic_index = nic_index;
         vnics[0].placement = placement;
         let made = pools(&facts(Ok(Some(npn("SUCCESS")))), &vnics, None);
-        // One that was written by an older agent is put right, too, before OKE is asked.
+        // One that was written by an older agent is put right, too, before OKE's list is read.
         let mut older = made.clone();
         older.vnics[0].link_has_mac = false;
         let kept = pools(&facts(Err("no answer".into())), &vnics, Some(&older));

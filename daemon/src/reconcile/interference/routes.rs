@@ -1,4 +1,4 @@
-//! Packets that other programs' rules or routes lead another way although all of our objects are there. The kernel is asked for
+//! Packets that other programs' rules or routes lead another way although all of our objects are there. The kernel is queried for
 //! each VNIC and family: its answer counts, not the list of rules, which only names the cause. Nothing is changed.
 
 use std::collections::{BTreeMap, HashSet};
@@ -31,7 +31,7 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// The kernel's table of the host's own addresses.
 const LOCAL: TableId = TableId(255);
 
-/// The routes of packets as last asked.
+/// The routes of packets as last read.
 #[derive(Debug, Default)]
 pub(super) struct RouteCheck {
     found: Vec<Condition>,

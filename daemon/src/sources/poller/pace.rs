@@ -1,22 +1,22 @@
-//! When the sources are asked again.
+//! When the sources are polled again.
 
 use std::time::Duration;
 
 use crate::sources::backoff::{UNSETTLED, chance, jittered};
 
-/// How often it asks soon while something is missing, for some five minutes; on a Flannel node nothing will come.
+/// How often it polls soon while something is missing, for some five minutes; on a Flannel node nothing will come.
 const MAX_FAST_REQUESTS: u32 = 30;
 
-/// How often it asks soon after a link came or went. A hot-plugged VNIC and its addresses are published some seconds before or
+/// How often it polls soon after a link came or went. A hot-plugged VNIC and its addresses are published some seconds before or
 /// after its link appears, by independent services.
 const EAGER: u32 = 6;
 
-/// When to ask again.
+/// When to poll again.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Answers in a row that were not complete.
     unsettled: u32,
-    /// Questions to ask soon, because a link came or went.
+    /// Polls that are due soon, because a link came or went.
     eager: u32,
 }
 

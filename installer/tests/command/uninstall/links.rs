@@ -76,8 +76,8 @@ fn no_link_is_lowered_next_to_another_pod_network() {
     let left = "left: setting link/ens5/state: 10-flannel.conflist is of another pod network, which may use it\n";
     assert!(code == 0 && printed.contains(left), "{printed}");
     // The kernel may send its pods' router solicitations from it.
-    let asks = "left: address fe80::17ff:fe00:1/64 dev ens5: 10-flannel.conflist is of another pod network";
-    assert!(printed.contains(asks), "{printed}");
+    let kept = "left: address fe80::17ff:fe00:1/64 dev ens5: 10-flannel.conflist is of another pod network";
+    assert!(printed.contains(kept), "{printed}");
     assert_eq!(link(&host), "up 9000");
 
     // Its configuration went before its pods.

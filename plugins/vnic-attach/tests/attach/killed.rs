@@ -18,7 +18,7 @@ fn kill(world: &World, call: &Call, at: &SystemCall) -> bool {
     at.befallen(Fault::Kill, PLUGIN, |strace| world.spawn(strace, call).wait_with_output().unwrap()).hit
 }
 
-/// And the VNICs that a pod asks for. Bare metal has the one whose VLAN link the plugin makes: guests are slow.
+/// And the VNICs that a pod requests. Bare metal has the one whose VLAN link the plugin makes: guests are slow.
 fn world(machine: Machine) -> (World, &'static str) {
     match machine {
         Machine::Virtual => (World::new(machine, &[shared(Families::V4, 0), exclusive(Families::Dual, 1)]), "v0,v1"),

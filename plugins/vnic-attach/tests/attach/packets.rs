@@ -1,4 +1,4 @@
-//! Each address of a pod answers on its own interface, from wherever it is asked.
+//! Each address of a pod answers on its own interface, wherever the request comes from.
 
 use host_harness::{Families, reaches_from, sh};
 

@@ -1,4 +1,4 @@
-//! A pod that asks for what it cannot have does not start, and the error says why; nothing is made.
+//! A pod that requests what it cannot have does not start, and the error says why; nothing is made.
 
 use host_harness::{Families, error_of, json_of, sh};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Verbs other than ADD and DEL, calls that are repeated, and pods that ask for nothing.
+//! Verbs other than ADD and DEL, calls that are repeated, and pods that request nothing.
 
 use host_harness::{Families, error_of, json_of, reaches_from, sh};
 use serde_json::{Value, json};

@@ -230,7 +230,7 @@ impl World {
         json_of(&self.run(&self.chained("ADD", pod, Some(annotation))))
     }
 
-    /// An ADD that fails because the pod cannot have what it asks for.
+    /// An ADD that fails because the pod cannot have what it requests.
     pub(crate) fn assert_refused(&self, pod: &Pod, annotation: &str, reason: &str) {
         let (code, text) = error_of(&self.run(&self.chained("ADD", pod, Some(annotation))));
         assert!(code == 11 && text.contains(reason), "{annotation}: {text}");

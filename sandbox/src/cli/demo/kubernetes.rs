@@ -224,7 +224,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Asks an address from the control plane.
+    /// Requests an address from the control plane.
     fn answers(&self, address: &str, whose: &str) -> Result<()> {
         let started = Instant::now();
         let ping = self.node.command("ping").args(["-n", "-q", "-c", "1", "-w", "10"]).arg(address);

@@ -53,8 +53,8 @@ pub(crate) fn prove(kernel: Capabilities, nodes: &[Arc<Node>], pods: &[Running])
         let name = format!("{}.{DOMAIN}", me.node.name());
         vec![(name.clone(), me.pod.resolve(&name))]
     });
-    claim("169.254.169.254 port 123: the time", &|me| vec![("time".into(), me.pod.ask_time())]);
-    claim("169.254.169.254 port 80: metadata (allowed)", &|me| vec![("metadata".into(), me.pod.ask_metadata())]);
+    claim("169.254.169.254 port 123: the time", &|me| vec![("time".into(), me.pod.query_time())]);
+    claim("169.254.169.254 port 80: metadata (allowed)", &|me| vec![("metadata".into(), me.pod.read_metadata())]);
     failures.get()
 }
 

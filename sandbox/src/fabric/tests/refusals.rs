@@ -49,7 +49,7 @@ fn each_frame_is_refused_for_its_reason() {
         (A.0, from_beyond_the_link, Malformed("NDP message (hop limit is not 255)")),
         (A.0, detection(B_IP6), ForeignNeighbour(B_IP6.into())),
         (A.0, detection(ROUTER6), ForeignNeighbour(ROUTER6.into())),
-        // What it asks for.
+        // What it resolves.
         (A.0, frame::arp_request(A.1, A_IP, POD_IP), NoHolder(POD_IP.into())),
         (A2.0, frame::arp_request(A2.1, POD_IP, METADATA_ADDRESS), MetadataFromSecondary),
         // Where it sends to.

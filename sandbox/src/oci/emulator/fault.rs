@@ -25,15 +25,15 @@ pub struct ApiFault {
 pub enum ApiFaultKind {
     /// Refuses, and does nothing.
     Refuse(Refusal),
-    /// Does as asked, then refuses.
+    /// Does as requested, then refuses.
     RefuseAfterwards(Refusal),
-    /// Does as asked, but responds later.
+    /// Does as requested, but responds later.
     Delay(Duration),
-    /// Does as asked, then breaks the connection.
+    /// Does as requested, then breaks the connection.
     LoseAnswer,
     /// Breaks the connection, and does nothing.
     LoseRequest,
-    /// Does as asked, and responds with status 500.
+    /// Does as requested, and responds with status 500.
     FailAfterwards,
     /// Accepts a request to attach or detach, begins with it, and undoes that: the VNIC is not attached, or is as before.
     GiveUp,

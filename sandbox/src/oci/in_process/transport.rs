@@ -17,7 +17,7 @@ pub(super) struct InProcessTransport {
     script: Mutex<Script>,
 }
 
-/// What the test asked for, and what it may ask about.
+/// What the test requested, and what it may read.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub(super) calls: Vec<(&'static str, String)>,

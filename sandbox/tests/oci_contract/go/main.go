@@ -70,19 +70,19 @@ func main() {
 	lines.Buffer(nil, 1<<20)
 	output := json.NewEncoder(os.Stdout)
 	for lines.Scan() {
-		var asked struct {
+		var request struct {
 			Operation string
 			Arguments arguments
 		}
-		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
+		if err := json.Unmarshal(lines.Bytes(), &request); err != nil {
 			log.Fatal("read a call: ", err)
 		}
-		value, etag, err := driver.call(context.Background(), asked.Operation, asked.Arguments)
+		value, etag, err := driver.call(context.Background(), request.Operation, request.Arguments)
 		result := answer{Value: value, Etag: etag}
 		if err != nil {
 			refusal, ok := common.IsServiceError(err)
 			if !ok {
-				log.Fatal(asked.Operation, ": ", err)
+				log.Fatal(request.Operation, ": ", err)
 			}
 			result = answer{Status: refusal.GetHTTPStatusCode(), Code: refusal.GetCode(), RequestID: refusal.GetOpcRequestID()}
 		}

@@ -1,4 +1,4 @@
-//! What a pod asks `vnic-attach` for: its annotation, and the configuration of a delegate. Users write both.
+//! What a pod requests from `vnic-attach`: its annotation, and the configuration of a delegate. Users write both.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ use super::protocol::{answer, call};
 
 const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
-/// A plugin that reads what a pod asks for and makes nothing.
+/// A plugin that reads what a pod requests and makes nothing.
 struct Reader;
 
 impl Plugin for Reader {
     type Conf = Conf;
-    const ABOUT: &'static str = "fuzz: reads what a pod asks for";
+    const ABOUT: &'static str = "fuzz: reads what a pod requests";
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
         let requested = requested::by(&request.conf, &request.args, &request.config, &request.key.ifname)?;
@@ -68,7 +68,7 @@ pub(super) fn annotation(input: &[u8]) {
     let conf = json!({"cniVersion": "1.1.0", "name": "n", "type": "vnic-attach",
         "runtimeConfig": {ANNOTATIONS: {INTERFACES_ANNOTATION: text}}});
     let Some(error) = answer(&Reader, &call("ADD"), conf.to_string().as_bytes()) else { return };
-    assert_eq!(code(&error), Some(ErrorCode::TRY_AGAIN_LATER.0.into()), "a pod that asks fails closed: {error}");
+    assert_eq!(code(&error), Some(ErrorCode::TRY_AGAIN_LATER.0.into()), "a pod with a request fails closed: {error}");
     let message = error.get("msg").and_then(Value::as_str).unwrap_or_default();
     // At most 64 characters of the user's, each escaped by up to ten.
     assert!(message.starts_with("annotation ") && message.len() < 800, "{message}");

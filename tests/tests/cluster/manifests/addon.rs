@@ -23,7 +23,7 @@ struct Switch {
     meaning: &'static str,
 }
 
-/// Probes ask the address of LISTEN: it is fixed in the manifests. The others come with rights, by `tasks`, `reboot`, `hostFiles`
+/// Probes use the address of LISTEN: it is fixed in the manifests. The others come with rights, by `tasks`, `reboot`, `hostFiles`
 /// and `hostCode`.
 const OF_MANIFESTS: [&str; 5] = ["LISTEN", "TASKS", "TASK_REBOOTS", "HOST_FILES", "HOST_CODE"];
 

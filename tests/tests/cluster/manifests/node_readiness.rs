@@ -1,4 +1,4 @@
-//! The example for the Node Readiness Controller: the reporter asks the address that the agent serves, may write the condition
+//! The example for the Node Readiness Controller: the reporter reads the address that the agent serves, may write the condition
 //! that the rule waits for, and nothing else of a Node.
 
 use std::fs;

@@ -147,10 +147,10 @@ async fn page_of_extra_interfaces_works_as_written_and_with_multus() {
 
     let pods: Api<KubePod> = Api::namespaced(scene.client.clone(), "team-a");
     let networks = PAGE.split('`').find_map(|text| text.strip_prefix("k8s.v1.cni.cncf.io/networks: ")).unwrap();
-    let ask = json!({ "metadata": { "annotations": { "k8s.v1.cni.cncf.io/networks": networks } } });
+    let annotated = json!({ "metadata": { "annotations": { "k8s.v1.cni.cncf.io/networks": networks } } });
     for namespace in ["team-a", "team-b"] {
         let pods: Api<KubePod> = Api::namespaced(scene.client.clone(), namespace);
-        pods.patch("web", &PatchParams::default(), &Patch::Merge(&ask)).await.unwrap();
+        pods.patch("web", &PatchParams::default(), &Patch::Merge(&annotated)).await.unwrap();
     }
     let refused = node.add_pod("web").unwrap();
     let error = scene.multus("ADD", &refused, "team-b").unwrap_err();

@@ -19,7 +19,7 @@ use crate::wait_for;
 
 const STATE: &str = "/run/vcn-native";
 
-/// A node with a VNIC for pods, and two that pods ask for by name.
+/// A node with a VNIC for pods, and two that pods request by name.
 struct Scene {
     node: Arc<Node>,
     peer: Arc<Node>,
@@ -34,7 +34,7 @@ impl Scene {
         Self::start_with(kind, &Family::ALL)
     }
 
-    /// The VNICs that pods ask for have addresses of these families.
+    /// The VNICs that pods request have addresses of these families.
     fn start_with(kind: MachineKind, families: &[Family]) -> Self {
         let spec = NodeSpec::of(kind, "node-a", "nodes");
         let blocks = families.iter().map(|family| match family {

@@ -33,8 +33,8 @@ struct Seen {
     mtu: Mtu,
     up: bool,
     tag: Option<VlanTag>,
-    /// Whether it is a tagged one that has an IPv6 link-local address: from another the kernel does not ask for the router.
-    asks: bool,
+    /// Whether it is a tagged one that has an IPv6 link-local address: from another the kernel does not resolve the router.
+    can_solicit: bool,
 }
 
 impl World {
@@ -151,7 +151,7 @@ fn seen(node: &Node) -> Vec<Seen> {
     let of_host = links.into_iter().filter(|link| !link.loopback && !link.name.as_str().starts_with("vcn"));
     let mut seen: Vec<Seen> = of_host
         .map(|link| Seen {
-            asks: link.vlan.is_some() && addresses.iter().any(|it| it.index == link.index && is_link_local(it)),
+            can_solicit: link.vlan.is_some() && addresses.iter().any(|it| it.index == link.index && is_link_local(it)),
             tag: link.vlan,
             name: link.name,
             mac: link.mac,

@@ -24,13 +24,13 @@ fn world_with_portmap() -> World {
     world
 }
 
-/// A runtime that asks for a host port.
+/// A runtime that requests a host port.
 fn with_host_port(node: &Node, port: u16) -> Runtime<'_> {
     let mappings = json!([{ "hostPort": port, "containerPort": PORT, "protocol": "tcp" }]);
     Runtime::of(node).unwrap().with_capability("portMappings", mappings)
 }
 
-/// portmap has the pod's host end carry packets for 127.0.0.0/8, so that the node itself can ask a host port there.
+/// portmap has the pod's host end carry packets for 127.0.0.0/8, so that the node itself can reach a host port there.
 #[test]
 fn pod_with_host_port_cannot_reach_loopback_of_node() {
     let world = world_with_portmap();
@@ -63,7 +63,7 @@ fn pod_with_host_port_cannot_reach_loopback_of_node() {
     assert!(loopback.recv(&mut [0; 8]).is_err(), "the pod reached the node's loopback");
 
     let at_node = node.run(|| Connection::open((Ipv4Addr::LOCALHOST, 9001).into())).unwrap();
-    let outside = world.ask(world.address(Family::Ipv4), 9001);
+    let outside = world.connect(world.address(Family::Ipv4), 9001);
     for (who, connection) in [("the node by 127.0.0.1", at_node), ("the client", outside)] {
         let mut connection = world.works(who, connection);
         world.works(who, connection.echo());
@@ -89,14 +89,14 @@ fn host_port_reply_keeps_its_path() {
         for (server, port) in [(&one, 9001), (&two, 9002)] {
             for family in Family::ALL {
                 for address in world.own_addresses(family) {
-                    let what = format!("{kube_proxy:?}, {} asked by {address} port {port}", server.label);
-                    let mut connection = world.works(&what, world.ask(address, port));
+                    let what = format!("{kube_proxy:?}, {} reached by {address} port {port}", server.label);
+                    let mut connection = world.works(&what, world.connect(address, port));
                     assert_eq!(Some(connection.seen), world.client.address(family), "{what}");
                     world.works(&what, connection.echo());
-                    // Another pod asks, then the pod itself.
-                    for asking in [&one, &two] {
-                        let outcome = asking.pod.run(|| Connection::open((address, port).into())).unwrap();
-                        let what = format!("{what}, by {}", asking.label);
+                    // Another pod calls, then the pod itself.
+                    for caller in [&one, &two] {
+                        let outcome = caller.pod.run(|| Connection::open((address, port).into())).unwrap();
+                        let what = format!("{what}, by {}", caller.label);
                         let mut connection = world.works(&what, outcome);
                         world.works(&what, connection.echo());
                     }
@@ -105,11 +105,11 @@ fn host_port_reply_keeps_its_path() {
         }
     }
     // Its rules and kube-proxy's are both there.
-    let mut connection = world.works("a node port", world.ask(world.address(Family::Ipv4), LOCAL));
+    let mut connection = world.works("a node port", world.connect(world.address(Family::Ipv4), LOCAL));
     world.works("a node port", connection.echo());
     world.assert_nothing_spoofed();
     for (server, attachment, port) in [(one, on_one, 9001), (two, on_two, 9002)] {
         runtime(port).del(&server.pod, &attachment).unwrap();
-        assert!(world.ask(world.address(Family::Ipv4), port).is_err(), "{} is gone", server.label);
+        assert!(world.connect(world.address(Family::Ipv4), port).is_err(), "{} is gone", server.label);
     }
 }

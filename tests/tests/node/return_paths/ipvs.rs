@@ -57,7 +57,7 @@ pub(super) fn reset(world: &World) {
 }
 
 /// Waits until earlier connections have ended. The kernel forgets a connection in IPVS first and in conntrack afterwards. A pod's
-/// packet that comes in between is marked and not translated. It would leave by the VNIC that was asked, in the pod's name, and
+/// packet that comes in between is marked and not translated. It would leave by the VNIC that got the request, in the pod's name, and
 /// the fabric drops that.
 pub(super) fn wait_until_nothing_is_open(pods: [&Server; 3]) {
     for pod in pods {
@@ -67,7 +67,7 @@ pub(super) fn wait_until_nothing_is_open(pods: [&Server; 3]) {
 
 /// Whether a pod has sent its last packet of each of its connections, and knows that it arrived.
 fn nothing_is_open(pod: &Server) -> bool {
-    // The kernel's numbers of TIME_WAIT, for what the pod asked, and of LISTEN.
+    // The kernel's numbers of TIME_WAIT, for what the pod requested, and of LISTEN.
     let silent = |socket: &str| socket.split_whitespace().nth(3).is_some_and(|state| ["06", "0A"].contains(&state));
     let sockets =
         pod.pod.run(|| ["tcp", "tcp6"].map(|kind| fs::read_to_string(format!("/proc/thread-self/net/{kind}"))));

@@ -1,4 +1,4 @@
-//! Bits of other programs in packet and connection marks are kept, whichever VNIC is asked, on the way in and on the way back.
+//! Bits of other programs in packet and connection marks are kept, whichever VNIC gets the request, on the way in and on the way back.
 
 use serde_json::Value;
 use vcn::{Family, MARK_MASK, Mark, PRIMARY_MARK, TableId, vnic_mark};
@@ -125,8 +125,8 @@ fn foreign_mark_bits_are_kept_for_any_vnic(mode: Mode) {
         for family in Family::ALL {
             for address in world.own_addresses(family) {
                 for port in [LOCAL, CLUSTER] {
-                    let what = format!("{mode:?}, {} asked by {address} port {port}", server.label);
-                    let mut connection = world.works(&what, world.ask(address, port));
+                    let what = format!("{mode:?}, {} reached by {address} port {port}", server.label);
+                    let mut connection = world.works(&what, world.connect(address, port));
                     world.works(&what, connection.echo());
                 }
             }

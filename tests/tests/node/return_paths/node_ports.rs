@@ -23,8 +23,8 @@ pub(super) fn node_port_answers_at_the_same_vnic(mode: Mode, world: &World) {
             let client = world.client.address(family).unwrap();
             for address in world.own_addresses(family) {
                 for port in ports {
-                    let what = format!("{mode:?}, {} asked by {address} port {port}", server.label);
-                    let mut connection = world.works(&what, world.ask(address, *port));
+                    let what = format!("{mode:?}, {} reached by {address} port {port}", server.label);
+                    let mut connection = world.works(&what, world.connect(address, *port));
                     // Local keeps the client's address, Cluster puts one of the node's in its place.
                     assert_eq!(connection.seen == client, *port == LOCAL, "{what}: seen as {}", connection.seen);
                     world.works(&what, connection.echo());
@@ -68,7 +68,7 @@ fn node_port_reply_keeps_its_path_with_nftables() {
     node_port_answers_at_the_same_vnic(Mode::Nftables, &World::start());
 }
 
-/// WireGuard's tools, among others, have the kernel look at marks when it asks for the way back.
+/// WireGuard's tools, among others, have the kernel look at marks when it reads the route back.
 #[test]
 fn node_port_reply_keeps_its_path_with_src_valid_mark() {
     let world = World::start();
@@ -91,8 +91,8 @@ fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(mode: Mode) {
     let own: Vec<_> = Family::ALL.into_iter().flat_map(|family| world.own_addresses(family)).collect();
     let requested = own.into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
     let connections = requested.map(|(address, port)| {
-        let what = format!("{mode:?}, {} asked by {address} port {port}", one.label);
-        let mut connection = world.works(&what, world.ask(address, port));
+        let what = format!("{mode:?}, {} reached by {address} port {port}", one.label);
+        let mut connection = world.works(&what, world.connect(address, port));
         let lines = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&lines);
         let until_it_fails = thread::spawn(move || {
@@ -129,22 +129,22 @@ fn from(server: &Server, to: IpAddr, port: u16) -> std::io::Result<Connection> {
     server.pod.run(|| Connection::open((to, port).into())).unwrap()
 }
 
-/// A pod asks a Service: nothing of it comes in by a VNIC for this host, so none of it is steered.
+/// A pod calls a Service: nothing of it comes in by a VNIC for this host, so none of it is steered.
 pub(super) fn pods_reach_services(mode: Mode, world: &World) {
     let [one, two] = world.servers();
     let elsewhere = world.server(&world.other, "elsewhere");
     for endpoint in [&one, &two, &elsewhere] {
         publish(mode, world, [&one, &two, &elsewhere], endpoint);
-        for asking in [&one, &two] {
-            let itself = asking.address == endpoint.address;
+        for caller in [&one, &two] {
+            let itself = caller.address == endpoint.address;
             for family in Family::ALL {
-                let what = format!("{mode:?}, {} asks the Service of {}", asking.label, endpoint.label);
-                let mut connection = world.works(&what, from(asking, cluster_ip(family), SERVICE_PORT));
-                let own = asking.address.of(family) == Some(&connection.seen);
+                let what = format!("{mode:?}, {} calls the Service of {}", caller.label, endpoint.label);
+                let mut connection = world.works(&what, from(caller, cluster_ip(family), SERVICE_PORT));
+                let own = caller.address.of(family) == Some(&connection.seen);
                 assert_eq!(own, !itself, "{what}: seen as {}", connection.seen);
                 world.works(&what, connection.echo());
                 for address in world.own_addresses(family) {
-                    let mut connection = world.works(&what, from(asking, address, CLUSTER));
+                    let mut connection = world.works(&what, from(caller, address, CLUSTER));
                     world.works(&what, connection.echo());
                 }
             }

@@ -105,7 +105,7 @@ fn packet_to_pod_that_removed_its_link_leaves_node_once() {
     }
 }
 
-/// The fabric that asks before it delivers is answered in the address's place; the real one need not ask.
+/// The fabric that resolves neighbours before it delivers is answered in the address's place; the real one need not.
 #[test]
 fn packet_to_unassigned_address_leaves_the_node_once() {
     let world = World::start();
@@ -177,7 +177,7 @@ fn passes_to_another_network(world: &World, to: IpAddr) {
     world.on_node("sh", &["-ec", "nft delete table inet counting; ip link delete others"], "");
 }
 
-/// Packets of others to an address that no pod has are dropped; a pod that gets the address later is asked at once.
+/// Packets of others to an address that no pod has are dropped; a pod that gets the address later is resolved at once.
 fn packets_to_an_address_that_no_pod_has_are_dropped(kind: MachineKind) {
     let world = World::start_as(kind);
     let [one, two] = world.servers();
@@ -187,7 +187,7 @@ fn packets_to_an_address_that_no_pod_has_are_dropped(kind: MachineKind) {
         let addresses = vnic.secondary.of(family).unwrap();
         let is_free = |address: &&IpAddr| !pods.iter().any(|it| it.address.of(family) == Some(*address));
         let free = *addresses.iter().rfind(is_free).unwrap();
-        // The fabric asks before it delivers.
+        // The fabric resolves neighbours before it delivers.
         let proxy = |verb| {
             let arguments = [flag(family), "neighbour", verb, "proxy", &free.to_string(), "dev", &link];
             world.on_node("ip", &arguments, "")
@@ -209,7 +209,7 @@ fn packets_to_an_address_that_no_pod_has_are_dropped(kind: MachineKind) {
             pods.push(world.server(&world.node, &format!("later-{}", pods.len())));
         }
         let before = counted(&listing(&world), &rule);
-        let mut connection = world.works("the pod that has it now", world.ask(free, PORT));
+        let mut connection = world.works("the pod that has it now", world.connect(free, PORT));
         world.works("the pod that has it now", connection.echo());
         assert_eq!(counted(&listing(&world), &rule), before);
     }

@@ -25,7 +25,7 @@ const NODE_PORT: u16 = 30090;
 /// An address that no pod may reach, whatever listens there.
 const OTHER: u16 = 3260;
 
-fn asks_time(pod: &Pod, server: IpAddr, within: Duration) -> bool {
+fn gets_time(pod: &Pod, server: IpAddr, within: Duration) -> bool {
     let exchange = || {
         let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind((any, 0)).unwrap();
@@ -60,10 +60,10 @@ fn ipv6_only_pod_reaches_only_dns_ntp_and_metadata() {
     let [one, two] = world.servers();
     let (v4, v6) = (IpAddr::V4(METADATA_ADDRESS), IpAddr::V6(METADATA_ADDRESS_V6));
     for server in [&one, &two] {
-        wait_for(&server.label, || asks_time(&server.pod, v4, ANSWER));
+        wait_for(&server.label, || gets_time(&server.pod, v4, ANSWER));
         without_ipv4(&server.pod, server.address.ipv4.unwrap());
-        assert!(!asks_time(&server.pod, v4, NO_ANSWER), "{} has no IPv4 any more", server.label);
-        wait_for(&server.label, || asks_time(&server.pod, v6, ANSWER));
+        assert!(!gets_time(&server.pod, v4, NO_ANSWER), "{} has no IPv4 any more", server.label);
+        wait_for(&server.label, || gets_time(&server.pod, v6, ANSWER));
         for port in [RESOLVER, METADATA] {
             wait_for(&format!("{}, port {port}", server.label), || connects(&server.pod, v6, port, ANSWER));
         }
@@ -126,16 +126,13 @@ fn publish_by_ipvs(world: &World, family: Family, to: SocketAddr) {
 
 /// A Service's endpoint may be any address that the API server accepts, also the metadata service's IPv6 address. A user who
 /// writes endpoints would get the instance's credentials from outside, whether pods may request them or not.
-fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
-    world: &World,
-    publish: impl Fn(&World, Family, SocketAddr),
-) {
+fn assert_metadata_ignores_outside_requests(world: &World, publish: impl Fn(&World, Family, SocketAddr)) {
     let node = Arc::clone(&world.node);
     let [server, _] = world.servers();
     for (family, metadata) in [(Family::Ipv4, METADATA_ADDRESS.into()), (Family::Ipv6, METADATA_ADDRESS_V6.into())] {
         let metadata = SocketAddr::new(metadata, METADATA);
         let answers = || node.run(|| TcpStream::connect_timeout(&metadata, ANSWER)).unwrap().is_ok();
-        wait_for("the node asks for its own metadata", answers);
+        wait_for("the node reads its own metadata", answers);
         let own = world.own_addresses(family).into_iter().map(|address| SocketAddr::new(address, NODE_PORT));
         let own: Vec<SocketAddr> = own.collect();
         publish(world, family, SocketAddr::new(*server.address.of(family).unwrap(), PORT));
@@ -145,7 +142,7 @@ fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
         }
         publish(world, family, metadata);
         // All at once, since each waits for its timeout.
-        let ask = || {
+        let connect_all = || {
             let attempts: Vec<_> = own
                 .iter()
                 .map(|at| {
@@ -155,7 +152,7 @@ fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
                 .collect();
             attempts.into_iter().map(|attempt| attempt.join().unwrap().is_ok()).collect::<Vec<_>>()
         };
-        assert!(!world.client.run(ask).unwrap().contains(&true), "{family}");
+        assert!(!world.client.run(connect_all).unwrap().contains(&true), "{family}");
     }
     // By us: nothing of it reached the fabric.
     let listing = world.on_node("nft", &["list", "table", "inet", vcn::NFT_TABLE], "");
@@ -175,16 +172,16 @@ fn metadata_service_ignores_outside_requests_when_pods_are_denied() {
     let mut world = World::booted();
     let node = Arc::clone(&world.node);
     world.start_agent_in(&container, &node);
-    who_asks_from_outside_is_not_answered_by_the_metadata_service(&world, publish);
+    assert_metadata_ignores_outside_requests(&world, publish);
 }
 
 #[test]
 fn metadata_service_ignores_outside_requests_when_pods_are_allowed() {
-    who_asks_from_outside_is_not_answered_by_the_metadata_service(&World::start(), publish);
+    assert_metadata_ignores_outside_requests(&World::start(), publish);
 }
 
 #[test]
 #[ignore = "needs IPVS and nf_tables in one kernel: run by tests/qemu/run"]
 fn metadata_service_ignores_outside_requests_through_ipvs() {
-    who_asks_from_outside_is_not_answered_by_the_metadata_service(&World::start(), publish_by_ipvs);
+    assert_metadata_ignores_outside_requests(&World::start(), publish_by_ipvs);
 }

@@ -206,11 +206,11 @@ fn pods_that_speak_in_their_own_name_are_heard_everywhere() {
         Mode::Nftables.publish(&world, server);
         for family in Family::ALL {
             for port in [LOCAL, CLUSTER] {
-                let mut connection = world.works(&server.label, world.ask(world.address(family), port));
+                let mut connection = world.works(&server.label, world.connect(world.address(family), port));
                 world.works(&server.label, connection.echo());
             }
         }
-        server.pod.ask_time().unwrap();
+        server.pod.query_time().unwrap();
     }
     let listing = world.on_node("nft", &["list", "table", "inet", vcn::NFT_TABLE], "");
     let dropped = listing.lines().filter(|line| line.contains("that are not its own: drop"));

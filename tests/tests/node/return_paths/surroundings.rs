@@ -23,7 +23,7 @@ pub(crate) fn counted(listing: &str, comment: &str) -> u64 {
     lines.map(packets).sum()
 }
 
-/// Oracle Linux's firewall drops what it would answer by another link, IPv6 only, and asks with the mark.
+/// Oracle Linux's firewall drops what it would answer by another link, IPv6 only, and reads routes with the mark.
 #[test]
 fn firewall_with_reverse_path_check_accepts_node_ports() {
     let world = World::start();
@@ -39,7 +39,7 @@ fn firewall_with_reverse_path_check_accepts_node_ports() {
     for server in [&one, &two] {
         Mode::Nftables.publish(&world, server);
         for port in [LOCAL, CLUSTER] {
-            let mut connection = world.works(&server.label, world.ask(world.address(Family::Ipv6), port));
+            let mut connection = world.works(&server.label, world.connect(world.address(Family::Ipv6), port));
             world.works(&server.label, connection.echo());
         }
     }
@@ -88,7 +88,7 @@ fn boot_disk_of_host_works_and_is_unreachable_for_pods() {
     for server in [&one, &two] {
         let outcome = server.pod.run(|| Disk::open(Duration::from_secs(1))).unwrap();
         assert!(outcome.is_err(), "{}", server.label);
-        server.pod.resolve("client.vcn.oraclevcn.com").or_else(|_| server.pod.ask_time()).unwrap();
+        server.pod.resolve("client.vcn.oraclevcn.com").or_else(|_| server.pod.query_time()).unwrap();
     }
     // Dropped by us, not by the fabric: nothing of it was sent by a secondary VNIC, nor as the node's.
     let reached = |drop: &sandbox::Dropped| {
@@ -111,7 +111,7 @@ fn services_of_host_are_undisturbed() {
     let client = |family| world.client.address(family).unwrap();
     let clients = Family::ALL.map(client);
     let mut before: Vec<Connection> =
-        Family::ALL.map(|family| world.works("before the agent", world.ask(world.address(family), 22))).into();
+        Family::ALL.map(|family| world.works("before the agent", world.connect(world.address(family), 22))).into();
     world.start_agent(&node);
     let [one, _] = world.servers();
     Mode::Nftables.publish(&world, &one);
@@ -120,12 +120,12 @@ fn services_of_host_are_undisturbed() {
     }
     for family in Family::ALL {
         for address in world.own_addresses(family) {
-            let mut connection = world.works(&format!("the host by {address}"), world.ask(address, 22));
+            let mut connection = world.works(&format!("the host by {address}"), world.connect(address, 22));
             assert!(clients.contains(&connection.seen));
             world.works("the host", connection.echo());
         }
     }
-    // The host asks its own node port, and itself.
+    // The host calls its own node port, and itself.
     for (address, port) in [(world.address(Family::Ipv4), CLUSTER), (IpAddr::V4(Ipv4Addr::LOCALHOST), 22)] {
         let mut connection = world.works("the host", node.run(|| Connection::open((address, port).into())).unwrap());
         world.works("the host", connection.echo());
@@ -139,7 +139,7 @@ fn connections_that_lost_their_mark_or_our_table_go_on() {
     let mut world = World::start();
     let [one, _] = world.servers();
     Mode::Iptables.publish(&world, &one);
-    let open = |family| world.works("a node port", world.ask(world.address(family), LOCAL));
+    let open = |family| world.works("a node port", world.connect(world.address(family), LOCAL));
     let mut connections = Family::ALL.map(open);
     let mut go_on = |when: &str| {
         for connection in &mut connections {

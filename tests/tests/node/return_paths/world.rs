@@ -22,7 +22,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 pub(crate) struct World {
     pub(crate) vcn: Vcn,
-    /// The node that is asked.
+    /// The node that gets the requests.
     pub(crate) node: Arc<Node>,
     /// Another node, for pods that are not on `node`.
     pub(crate) other: Arc<Node>,
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) agents: Vec<Agent>,
 }
 
-/// A pod that serves: it tells who asks, and then returns every line.
+/// A pod that serves: it writes its caller's address, and then returns every line.
 pub(crate) struct Server {
     pub(crate) pod: Pod,
     pub(crate) address: PerFamily<IpAddr>,
@@ -152,7 +152,7 @@ impl World {
         self.node.address(family).unwrap()
     }
 
-    pub(crate) fn ask(&self, address: IpAddr, port: u16) -> io::Result<Connection> {
+    pub(crate) fn connect(&self, address: IpAddr, port: u16) -> io::Result<Connection> {
         self.client.run(|| Connection::open(SocketAddr::new(address, port))).unwrap()
     }
 

@@ -197,7 +197,7 @@ fn attachment(mut differs: Value) -> ObservedAttachment {
         }
     }
     let AttachmentDocument { object, attachment, vnic, ipv4, ipv6 } = filled(usual, &differs);
-    let listed = |all: Option<Vec<IpObject>>| all.map_or(AddressList::Unasked, AddressList::Known);
+    let listed = |all: Option<Vec<IpObject>>| all.map_or(AddressList::NotRead, AddressList::Known);
     let (ipv4, ipv6) = (listed(ipv4), listed(ipv6));
     let vnic = vnic.map(|value| ObservedVnic { vnic: VersionedObject { value, etag: None }, ipv4, ipv6 });
     ObservedAttachment { attachment, owner: object, vnic }

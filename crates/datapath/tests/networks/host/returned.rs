@@ -47,7 +47,7 @@ const PLANS: [Plan; 2] = [
     },
 ];
 
-/// The host: its VNICs, the pods' links, and what the VCN would answer when asked for neighbours.
+/// The host: its VNICs, the pods' links, and what the VCN would answer to requests for neighbours.
 fn set_up(host: &Netns, vcn: &Netns, pod: &Netns) {
     let (vcn_at, pod_at) = (path_of(vcn), path_of(pod));
     let (vcn_at, pod_at) = (vcn_at.display(), pod_at.display());

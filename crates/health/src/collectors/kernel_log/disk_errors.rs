@@ -65,7 +65,7 @@ const OTHER_ERRORS: &[&str] = &[
     "medium error",
 ];
 
-/// Messages that say it of something that ended well, or that a person asked for.
+/// Messages that say it of something that ended well, or that a person requested.
 const HARMLESS: &[&str] =
     &["user initiated shutdown", "unmounting filesystem", "op 0x3:(discard)", "op 0x9:(write_zeroes)"];
 

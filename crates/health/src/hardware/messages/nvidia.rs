@@ -6,7 +6,7 @@ use super::{
 };
 use crate::hardware::pci::PciAddress;
 
-/// A link's training controller asks for attention, at each boot.
+/// A link's training controller requests attention, at each boot.
 const HARMLESS_SWITCH_CODE: u64 = 22013;
 
 pub(super) fn read(text: &str) -> Option<Finding> {

@@ -38,7 +38,7 @@ pub enum LinkChange<'a> {
     Group(u32),
     /// The length of its transmit queue, in packets.
     QueueLength(u32),
-    /// As a new Ethernet link: it receives only what is for it and asks for its neighbours' addresses (not promiscuous,
+    /// As a new Ethernet link: it receives only what is for it and requests its neighbours' addresses (not promiscuous,
     /// not allmulticast, ARP).
     PlainReception,
     /// Forward IPv4 that comes in by it. New links are given what the host says of them (`net/ipv4/conf/default/forwarding`).
@@ -56,7 +56,7 @@ impl Socket {
         self.write(Write::Existing(RTM_SETLINK), &message, "change link", &index)
     }
 
-    /// As [`Socket::change_link`], without asking for the index first. It cannot rename.
+    /// As [`Socket::change_link`], without looking up the index first. It cannot rename.
     ///
     /// # Errors
     /// `is_not_found()` when it is gone.

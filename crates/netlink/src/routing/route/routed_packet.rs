@@ -1,4 +1,4 @@
-//! Asks the kernel which route a packet would take. The answer considers all policy rules and routes, of any program.
+//! Queries the kernel for the route that a packet would take. The answer considers all policy rules and routes, of any program.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -63,7 +63,7 @@ impl Socket {
     pub fn route_of(&mut self, packet: &RoutedPacket) -> Result<Route> {
         let decode = |payload: &[u8]| {
             let route = Route::read(&header(payload)?, payload)?;
-            route.ok_or(Cause::Malformed("a route of no family that was asked for"))
+            route.ok_or(Cause::Malformed("a route of no family that was requested"))
         };
         let request = Request { message_type: RTM_GETROUTE, flags: 0 };
         self.transport

@@ -18,7 +18,7 @@ pub(crate) fn fresh(addresses: &[&str]) -> Netns {
         let network: IpNetwork = address.parse().unwrap();
         socket.add_address(&Address { nodad: true, ..Address::new(lo, network) }).unwrap();
     }
-    // The kernel tracks only where some rule asks for a connection's state.
+    // The kernel tracks only where some rule matches a connection's state.
     let rules = vec![Rule::new("track", [Expression::CtDirection(Direction::Original), Expression::Accept])];
     let chain = Chain { name: "out".to_owned(), hook: Hook::Output, kind: ChainKind::Filter, priority: 0, rules };
     let table = Table { family: TableFamily::Inet, name: "track".to_owned(), chains: vec![chain] };

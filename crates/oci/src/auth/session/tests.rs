@@ -23,7 +23,7 @@ struct World {
 impl TokenSource for Source {
     async fn token(&self, _key: &RsaKey, _progress: &Progress) -> Result<Token, LoginError> {
         let number = self.fetched.fetch_add(1, Ordering::SeqCst) + 1;
-        // Others get a chance to ask meanwhile.
+        // Others get a chance to call meanwhile.
         tokio::task::yield_now().await;
         if self.failing.load(Ordering::SeqCst) > 0 {
             self.failing.fetch_sub(1, Ordering::SeqCst);
@@ -183,7 +183,7 @@ async fn caller_times_out_at_deadline_but_token_still_arrives() {
     assert_eq!(world.key_id().await.unwrap(), "ST$1");
 }
 
-/// One that asks an address, which refuses or never answers.
+/// One that calls an address, which refuses or never answers.
 struct FakeTokenSource {
     answers: bool,
 }

@@ -106,7 +106,7 @@ fn attempts_end_by_the_clock() {
 }
 
 #[test]
-fn the_service_may_ask_for_a_longer_pause() {
+fn service_may_demand_a_longer_wait() {
     let failure = Failure::Refused(Refusal {
         status: 429,
         code: "TooManyRequests".to_owned(),

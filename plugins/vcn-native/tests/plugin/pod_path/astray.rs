@@ -62,7 +62,7 @@ fn check_ignores_foreign_routes_to_single_destinations() {
     assert_success(&node.cni("CHECK", &pod, &conf));
 }
 
-/// As OCI's routers are: the kernel is asked about packets from a link-local address then.
+/// As OCI's routers are: the kernel is queried for packets from a link-local address then.
 #[test]
 fn check_accepts_link_local_router_and_names_routes_bypassing_it() {
     let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));

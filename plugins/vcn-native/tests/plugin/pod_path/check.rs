@@ -134,7 +134,7 @@ fn everything_on_the_host_that_can_break_is_named() {
         ("ip link set VETH arp off", "VETH has ARP switched off: link set VETH arp on"),
         (
             "ip link set ens5 address 02:00:17:00:00:01; ip -6 addr flush dev ens5 scope link",
-            "ens5, the link of the pod's VNIC, has no IPv6 link-local address to ask for its router from: addr add \
+            "ens5, the link of the pod's VNIC, has no IPv6 link-local address to resolve its router from: addr add \
              fe80::17ff:fe00:1/64 dev ens5 nodad",
         ),
         ("ip link set ens5 arp off", "ens5 has ARP switched off: link set ens5 arp on"),

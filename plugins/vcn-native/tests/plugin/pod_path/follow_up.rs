@@ -128,7 +128,7 @@ fn connections_to_old_owner_are_deleted_with_pod_and_before_reuse() {
     }
 }
 
-/// Connections of a pod as the kernel knows them, of each protocol: the pod asked, was asked, and was asked in the node's name.
+/// Connections of a pod as the kernel knows them, of each protocol: from the pod, to the pod, and to it in the node's name.
 fn know_connections(node: &Node, [pod, peer, own]: [&str; 3]) {
     for protocol in ["tcp --state ESTABLISHED", "udp"] {
         for (port, (from, to, answering)) in (4000..).zip([(pod, peer, peer), (peer, pod, pod), (peer, own, pod)]) {

@@ -152,7 +152,7 @@ fn addresses(result: &serde_json::Value) -> Vec<String> {
     ips.map(|it| it["address"].as_str().unwrap().split('/').next().unwrap().to_owned()).collect()
 }
 
-/// Neighbours that the host has not asked for yet, by its VNIC.
+/// Neighbours that the host has not resolved yet, by its VNIC.
 fn add_new_neighbours(node: &Node) -> [&'static str; 2] {
     let neighbours = ["10.0.0.77", "2001:db8::77"];
     let add = || {

@@ -78,11 +78,11 @@ fn status_waits_for_no_agent_that_listens_and_never_answers() {
     assert!((0..10_000).any(|_| filled()), "a queue has an end");
     let path = node.file("agent.sock");
     let _questions = UnixListener::bind(&path).unwrap();
-    let mut asking = Vec::new();
+    let mut sockets = Vec::new();
     let full = || {
         let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_NONBLOCK, None).unwrap();
         let refused = connect(socket.as_raw_fd(), &UnixAddr::new(&path).unwrap()) == Err(Errno::EAGAIN);
-        asking.push(socket);
+        sockets.push(socket);
         refused
     };
     assert!(std::iter::repeat_with(full).take(10_000).any(|full| full), "a backlog has an end");

@@ -46,7 +46,7 @@ impl Machine {
         Self { host: Netns::create().unwrap(), pod: Netns::create().unwrap(), state: tempfile::tempdir().unwrap() }
     }
 
-    /// A configuration with all that any verb asks for.
+    /// A configuration with all that any verb needs.
     pub(crate) fn config(&self) -> Value {
         json!({
             "cniVersion": "1.1.0",
