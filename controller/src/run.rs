@@ -73,7 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         None => Command::Run,
     };
     if let Command::Config(config_args) = command {
-        let (text, right) = explain::tell::<Settings>(&keys, &layers, &config_args)?;
+        let (text, right) = explain::render::<Settings>(&keys, &layers, &config_args)?;
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(if right { Exit::Fine } else { Exit::Usage });
     }

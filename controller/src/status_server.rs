@@ -92,10 +92,10 @@ mod tests {
     #[tokio::test]
     async fn a_standby_is_ready_once_it_reached_the_api_server() {
         let status_server = StatusServer::default();
-        assert_eq!(status_server.answer("/readyz", Caller::Anybody).await.status, 503);
+        assert_eq!(status_server.answer("/readyz", Caller::AnyUser).await.status, 503);
         status_server.set_role(Role::Standby);
-        assert_eq!(status_server.answer("/readyz", Caller::Anybody).await.status, 200);
-        assert_eq!(status_server.answer("/healthz", Caller::Anybody).await.status, 200);
+        assert_eq!(status_server.answer("/readyz", Caller::AnyUser).await.status, 200);
+        assert_eq!(status_server.answer("/healthz", Caller::AnyUser).await.status, 200);
     }
 
     #[tokio::test]
@@ -103,7 +103,7 @@ mod tests {
         let status_server = StatusServer::default();
         let why = || Some("no region: IMDS is silent".to_owned());
         assert!(status_server.waits_for(why()) && !status_server.waits_for(why()));
-        let answer = status_server.answer("/readyz", Caller::Anybody).await;
+        let answer = status_server.answer("/readyz", Caller::AnyUser).await;
         assert_eq!((answer.status, answer.body.as_str()), (503, "no region: IMDS is silent\n"));
         assert!(status_server.metrics.text().contains("oke_node_controller_oci_client 0"));
         assert!(status_server.waits_for(None));
@@ -117,13 +117,13 @@ mod tests {
             status_server.set_role(role);
             status_server.watches.reads("Nodes");
             status_server.watches.failed("Nodes", "forbidden".to_owned());
-            assert_eq!(status_server.answer("/readyz", Caller::Anybody).await.status, 200, "for a moment");
+            assert_eq!(status_server.answer("/readyz", Caller::AnyUser).await.status, 200, "for a moment");
             tokio::time::advance(std::time::Duration::from_secs(130)).await;
-            let answer = status_server.answer("/readyz", Caller::Anybody).await;
+            let answer = status_server.answer("/readyz", Caller::AnyUser).await;
             let body = "leader; Nodes not read for 130 s: forbidden\n";
             assert_eq!((answer.status, answer.body.as_str()), (503, body));
             status_server.watches.is_current("Nodes");
-            assert_eq!(status_server.answer("/readyz", Caller::Anybody).await.status, 200);
+            assert_eq!(status_server.answer("/readyz", Caller::AnyUser).await.status, 200);
         }
     }
 }

@@ -180,9 +180,9 @@ impl Captures {
         }
     }
 
-    fn remove_if(&self, uid: &str, is_meant: impl FnOnce(&Kept) -> bool) {
+    fn remove_if(&self, uid: &str, is_selected: impl FnOnce(&Kept) -> bool) {
         let mut kept = self.lock();
-        if kept.get(uid).is_some_and(is_meant)
+        if kept.get(uid).is_some_and(is_selected)
             && let Some(removed) = kept.remove(uid)
         {
             removed.stop.store(true, Ordering::Relaxed);

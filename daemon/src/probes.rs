@@ -19,13 +19,13 @@ mod open;
 mod packet;
 pub(crate) mod pod;
 mod send;
+mod series;
 mod socket;
 mod target;
 mod tcp;
 mod throughput;
 mod tls;
 mod udp;
-mod volley;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

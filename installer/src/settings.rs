@@ -142,12 +142,12 @@ impl Settings {
     /// have it; the plugin is then left out of the chain.
     #[must_use]
     pub fn places_vnic_attach(&self, install: bool) -> bool {
-        let is_meant = match self.vnic_attach {
+        let is_placed = match self.vnic_attach {
             VnicAttach::On => true,
             VnicAttach::Auto => install,
             VnicAttach::Off => install && self.lists_vnic_attach(),
         };
-        is_meant && self.source_dir.join(VNIC_ATTACH).exists()
+        is_placed && self.source_dir.join(VNIC_ATTACH).exists()
     }
 
     fn lists_vnic_attach(&self) -> bool {

@@ -257,7 +257,7 @@ impl Roster {
     }
 
     /// Polls a node's agent as soon as its last answer is this old, unless its next poll is earlier. Returns whether the poll moved.
-    pub(crate) fn hurry(&mut self, node: &str, age: Duration, now: Instant) -> bool {
+    pub(crate) fn poll_within(&mut self, node: &str, age: Duration, now: Instant) -> bool {
         let Some((name, record)) = self.agents.get_key_value(node) else { return false };
         let at = record.answered().map_or(now, |answered| now.max(answered + age));
         let is_later = matches!(record.due, Some((Lane::Regular, due)) if due > at);

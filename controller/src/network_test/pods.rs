@@ -134,9 +134,9 @@ mod tests {
             (0..30).rev().map(|n| pod(&format!("p{n:02}"), "10.0.32.7", &own, "Running")).collect();
         pods.insert(7, pod("a-pending", "10.0.32.8", &own, "Pending"));
         pods.insert(8, pod("a-host", "10.0.0.2", &json!({ "hostNetwork": true }), "Running"));
-        let mut liar = pod("a-liar", "169.254.169.254", &own, "Running");
-        liar.status.as_mut().unwrap().pod_ips.pop();
-        pods.insert(9, liar);
+        let mut spoofer = pod("a-spoofer", "169.254.169.254", &own, "Running");
+        spoofer.status.as_mut().unwrap().pod_ips.pop();
+        pods.insert(9, spoofer);
         pods.insert(10, pod("a-unassigned", "10.0.32.9", &json!({ "nodeName": null }), "Running"));
         let mut leaving = pod("a-leaving", "10.0.32.10", &own, "Running");
         leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();

@@ -76,7 +76,7 @@ pub(crate) struct Actions {
     /// Agents whose answer is to be read.
     pub read: Vec<String>,
     /// Agents whose summary is to be read soon, because they change.
-    pub hurry: Vec<String>,
+    pub due_summaries: Vec<String>,
     /// Pods that apply files, and changes that wait for this leader.
     pub files: FileActions,
     /// Growths of root disks to create.
@@ -194,8 +194,8 @@ impl Engine {
         self.send(world, &mut actions);
         self.plan_files(world, &mut actions);
         self.plan_growths(world, is_cut_off, &mut actions);
-        let moving = self.moving.values().flatten().cloned().chain(std::mem::take(&mut actions.hurry));
-        actions.hurry = moving.collect::<BTreeSet<_>>().into_iter().collect();
+        let moving = self.moving.values().flatten().cloned().chain(std::mem::take(&mut actions.due_summaries));
+        actions.due_summaries = moving.collect::<BTreeSet<_>>().into_iter().collect();
         actions
     }
 

@@ -43,8 +43,8 @@ use crate::report::metrics::Metrics;
 
 /// The least time between two steps, and the most while no policy changes anything.
 const PACE: Duration = Duration::from_secs(1);
-const MOVING: Duration = Duration::from_secs(3);
-const RESTING: Duration = Duration::from_secs(15);
+const ACTIVE_INTERVAL: Duration = Duration::from_secs(3);
+const IDLE_INTERVAL: Duration = Duration::from_secs(15);
 /// Requests to agents at once.
 const AT_ONCE: usize = 64;
 /// Between two writes of a status that differs in counts and words only.
@@ -165,10 +165,10 @@ impl NodePolicies {
             let policies = objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let switch = stopped.borrow_and_update().clone();
             let pods = self.list_pods().await;
-            let Actions { send, read, hurry, files, grow, statuses, finalizers } =
+            let Actions { send, read, due_summaries, files, grow, statuses, finalizers } =
                 self.step(&policies, &switch, pods.as_deref());
-            let is_moving = !hurry.is_empty() || !requests.is_empty();
-            self.hurry(&hurry);
+            let is_moving = !due_summaries.is_empty() || !requests.is_empty();
+            self.poll_changing(&due_summaries);
             let sends = send.into_iter().map(|(node, document)| AgentRequest::Send(node, Box::new(document)));
             let confirmations = files.confirm.iter().cloned().map(AgentRequest::Confirm);
             let reads = read.into_iter().map(AgentRequest::Read);
@@ -178,7 +178,8 @@ impl NodePolicies {
             self.write_growths(&grow).await;
             let is_urgent = self.write(&statuses, &mut clock).await;
             let earliest = Instant::now() + PACE;
-            let mut next = Instant::now() + if is_moving || !queued.is_empty() { MOVING } else { RESTING };
+            let mut next =
+                Instant::now() + if is_moving || !queued.is_empty() { ACTIVE_INTERVAL } else { IDLE_INTERVAL };
             if is_urgent {
                 next = earliest;
             }
@@ -233,9 +234,9 @@ impl NodePolicies {
     }
 
     /// Polls agents whose nodes change sooner.
-    fn hurry(&self, nodes: &[String]) {
+    fn poll_changing(&self, nodes: &[String]) {
         let (mut roster, now) = (self.roster.lock(), Instant::now());
-        let is_any = nodes.iter().filter(|node| roster.hurry(node, POLL, now)).count() > 0;
+        let is_any = nodes.iter().filter(|node| roster.poll_within(node, POLL, now)).count() > 0;
         drop(roster);
         if is_any {
             self.roster.changed().notify_one();

@@ -14,11 +14,11 @@ const KEPT: Duration = Duration::from_mins(10);
 
 /// By the uid of the task, and the time in seconds.
 #[derive(Debug, Default)]
-pub(crate) struct Ages(Mutex<HashMap<(String, i64), Sight>>);
+pub(crate) struct Ages(Mutex<HashMap<(String, i64), Sighting>>);
 
 /// What the leader knows about a time.
 #[derive(Clone, Copy, Debug)]
-struct Sight {
+struct Sighting {
     first: Instant,
     last: Instant,
     /// How old it was at first.
@@ -28,28 +28,28 @@ struct Sight {
 impl Ages {
     /// How long ago it was. One in the future is new.
     pub(crate) fn of(&self, uid: &str, time: &Time, now: Timestamp, instant: Instant) -> Duration {
-        let sight = self.sight(uid, time, now, instant);
-        sight.age.saturating_add(instant.saturating_duration_since(sight.first))
+        let sighting = self.sighting(uid, time, now, instant);
+        sighting.age.saturating_add(instant.saturating_duration_since(sighting.first))
     }
 
     /// For how long this leader has known it.
     pub(crate) fn watched(&self, uid: &str, time: &Time, now: Timestamp, instant: Instant) -> Duration {
-        instant.saturating_duration_since(self.sight(uid, time, now, instant).first)
+        instant.saturating_duration_since(self.sighting(uid, time, now, instant).first)
     }
 
-    fn sight(&self, uid: &str, time: &Time, now: Timestamp, instant: Instant) -> Sight {
+    fn sighting(&self, uid: &str, time: &Time, now: Timestamp, instant: Instant) -> Sighting {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let age = Duration::try_from(now.duration_since(time.0)).unwrap_or_default();
-        let new = Sight { first: instant, last: instant, age };
-        let sight = all.entry((uid.to_owned(), time.0.as_second())).or_insert(new);
-        sight.last = instant;
-        *sight
+        let new = Sighting { first: instant, last: instant, age };
+        let sighting = all.entry((uid.to_owned(), time.0.as_second())).or_insert(new);
+        sighting.last = instant;
+        *sighting
     }
 
     /// Forgets times that no task has any more.
     pub(crate) fn forget_old(&self, instant: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, sight| instant.saturating_duration_since(sight.last) < KEPT);
+        all.retain(|_, sighting| instant.saturating_duration_since(sighting.last) < KEPT);
     }
 }
 

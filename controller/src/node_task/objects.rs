@@ -22,7 +22,7 @@ use crate::cluster::store::StoreUpdate;
 pub(crate) const FINISHED_MAX: usize = 1000;
 
 /// What is kept of a task: not what users may attach to it without bound. Its creator stays.
-pub(crate) fn slim(mut object: Received<NodeTask>) -> Received<NodeTask> {
+pub(crate) fn bounded(mut object: Received<NodeTask>) -> Received<NodeTask> {
     let metadata = object.meta_mut();
     let creator = created_by(metadata);
     let whole = std::mem::take(metadata);

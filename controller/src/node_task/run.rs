@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use super::action::{ENDING, Next, OtherReboot, STARTED, StepInput, TaskContext};
 use super::dispatch::{advance, apply, undo};
 use super::memory::{Memory, StepKey};
-use super::objects::{FINISHED_MAX, TaskObjects, slim};
+use super::objects::{FINISHED_MAX, TaskObjects, bounded};
 use super::occupancy::Occupancy;
 use super::plan::{BusyNodes, TaskInput, TaskPlan, World, leftovers, plan};
 use super::results::{Outcome, TaskClock};
@@ -32,8 +32,8 @@ use crate::fleet::roster::AgentView;
 
 /// The least time between two steps, and the most while a task is not finished, or all are.
 const PACE: Duration = Duration::from_millis(500);
-const MOVING: Duration = Duration::from_secs(2);
-const RESTING: Duration = Duration::from_secs(30);
+const ACTIVE_INTERVAL: Duration = Duration::from_secs(2);
+const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 /// Calls of actions at once.
 const CALLS_MAX: usize = 64;
 /// How long a leader watches before it finds that a deadline passed.
@@ -107,7 +107,7 @@ impl TaskRunner {
             self.work(&objects, &changed, stopped).await;
         };
         // Neither of them ends.
-        tokio::join!(follow(watched, read, slim, take), working);
+        tokio::join!(follow(watched, read, bounded, take), working);
     }
 
     async fn work(&self, objects: &Mutex<TaskObjects>, changed: &Notify, mut stopped: watch::Receiver<StopSwitch>) {
@@ -122,7 +122,7 @@ impl TaskRunner {
             };
             let is_moving = self.step(&surroundings, &mut memory, &mut calls).await;
             let earliest = Instant::now() + PACE;
-            let mut next = Instant::now() + if is_moving { MOVING } else { RESTING };
+            let mut next = Instant::now() + if is_moving { ACTIVE_INTERVAL } else { IDLE_INTERVAL };
             loop {
                 // Cancel-safe: a call stays in its set, notification and switch are stored, and the time is absolute.
                 tokio::select! {

@@ -60,8 +60,8 @@ async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step:
         }
         Step::RemoveFinalizer(profile) => {
             // The watch may not have reported an object that was just created: without the profile, nothing would remove it.
-            let labelled = ListParams::default().labels(&format!("{PROFILE_LABEL}={}", profile.name));
-            let (all, prefix) = (send(api.list_metadata(&labelled)).await?, format!("{}.", profile.name));
+            let labeled = ListParams::default().labels(&format!("{PROFILE_LABEL}={}", profile.name));
+            let (all, prefix) = (send(api.list_metadata(&labeled)).await?, format!("{}.", profile.name));
             if all.iter().any(|object| object.name_any().starts_with(&prefix)) {
                 return Ok(());
             }

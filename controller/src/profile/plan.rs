@@ -76,8 +76,8 @@ pub(crate) fn plan<'a>(observed: &'a Observed, selections: &'a Selections<'a>, g
     for (stamp, claim) in stamps.iter().zip(claims(&stamps, &there, selections)) {
         let rollout = rollouts.entry(&stamp.profile).or_default();
         let (state, step) = compare(stamp, &claim, rollout);
-        plan.tell(stamp, &state, selections);
-        plan.tell_ignored_address(stamp, &claim, selections);
+        plan.add_state(stamp, &state, selections);
+        plan.add_ignored_address(stamp, &claim, selections);
         let may_start = |step: &Step| {
             !matches!(step, Step::Create(_))
                 || is_finalizer_set(selections, &stamp.profile)
@@ -150,7 +150,7 @@ fn compare(stamp: &TemplateObject, claim: &Claim<'_>, rollout: &mut Rollout) -> 
 
 fn reports<'a>(selections: &'a Selections<'a>, there: &AttachmentIndex<'a>) -> BTreeMap<&'a str, Report<'a>> {
     let report = |selection: &'a Selection<'a>| {
-        let unborn = selection.unborn.iter().map(|node| (*node, State::ABSENT));
+        let without_instance = selection.without_instance.iter().map(|node| (*node, State::ABSENT));
         let unconfirmed = selection.unconfirmed.iter().filter(|(instance, _)| !selection.nodes.contains_key(*instance));
         let unconfirmed = unconfirmed.map(|(_, Unconfirmed { node, error })| {
             (node.name.as_str(), error.clone().map_or(State::ABSENT, State::failing))
@@ -159,7 +159,7 @@ fn reports<'a>(selections: &'a Selections<'a>, there: &AttachmentIndex<'a>) -> B
         Report {
             profile: selection.profile,
             hold: selection.hold.as_ref(),
-            nodes: unborn.chain(unconfirmed).chain(excluded).collect(),
+            nodes: without_instance.chain(unconfirmed).chain(excluded).collect(),
             replacing: None,
             leaving: deletion_waits_for(selection.profile, there),
         }
@@ -197,7 +197,7 @@ fn has_objects(profile: &VnicProfile, there: &AttachmentIndex<'_>) -> bool {
 
 impl<'a> Plan<'a> {
     /// Adds the state of a node's VNIC to the profile's report, and a conflict to the node's problems.
-    fn tell(&mut self, stamp: &TemplateObject, state: &State, selections: &'a Selections<'a>) {
+    fn add_state(&mut self, stamp: &TemplateObject, state: &State, selections: &'a Selections<'a>) {
         let Some(node) = selections.node_of(&stamp.profile, &stamp.instance) else { return };
         if let Some(report) = self.reports.get_mut(stamp.profile.as_str()) {
             let before = report.nodes.remove(node).unwrap_or(State::READY);
@@ -210,7 +210,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds to the node's problems that a VNIC was created before its template had an address.
-    fn tell_ignored_address(&mut self, stamp: &TemplateObject, claim: &Claim<'_>, selections: &'a Selections<'a>) {
+    fn add_ignored_address(&mut self, stamp: &TemplateObject, claim: &Claim<'_>, selections: &'a Selections<'a>) {
         let Claim::Held(object) = claim else { return };
         let Some(node) = selections.node_of(&stamp.profile, &stamp.instance) else { return };
         if let Some(address) = stamp.ignored_address(object) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use cluster::Cluster;
 use roles::{Rights, each_right};
-use story::{Outcome, tell};
+use story::{Outcome, play};
 
 /// Many times the duration of a part of the story on a busy machine.
 const PATIENT: Duration = Duration::from_secs(180);
@@ -21,12 +21,12 @@ const TRIES: usize = 3;
 
 /// The story, repeated if the machine stood still.
 async fn outcome_of(cluster: &Cluster) -> Outcome {
-    let mut outcome = tell(cluster, PATIENT).await;
+    let mut outcome = play(cluster, PATIENT).await;
     for _ in 1..TRIES {
         if outcome.missing.is_none() || !outcome.log.contains("the Lease is lost") {
             break;
         }
-        outcome = tell(cluster, PATIENT).await;
+        outcome = play(cluster, PATIENT).await;
     }
     outcome
 }
@@ -53,7 +53,7 @@ async fn the_roles_suffice_and_every_right_is_needed() {
     for right in each_right(&all) {
         cluster.grant(&all.without(&right)).await;
         let refused = right.refusal();
-        let mut outcome = tell(&cluster, impatient).await;
+        let mut outcome = play(&cluster, impatient).await;
         // The machine was busier than before.
         if outcome.missing.is_some() && !outcome.log.contains(&refused) {
             outcome = outcome_of(&cluster).await;

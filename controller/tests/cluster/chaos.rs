@@ -49,7 +49,7 @@ const REFUSALS: [(&[Operation], u16, &str, f64); 6] = [
 ];
 
 /// A tenth is throttled, a twentieth fails or is not answered, mostly after it was carried out.
-fn bad_weather(scene: &Scene) {
+fn inject_faults(scene: &Scene) {
     // The first ones certainly, so that it happened.
     scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(AttachVnic).times(3));
     scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(DetachVnic).times(3));
@@ -72,7 +72,7 @@ fn bad_weather(scene: &Scene) {
 }
 
 /// Each kind of failure occurred. The rarest is expected fifteen times.
-fn assert_weather(scene: &Scene) {
+fn assert_faults_occurred(scene: &Scene) {
     const WRITES: [Operation; 6] =
         [AttachVnic, DetachVnic, UpdateVnic, CreateAddress, BulkCreateAddresses, DeleteAddress];
     const READS: [Operation; 5] = [GetInstance, ListVnicAttachments, GetVnic, GetSubnet, ListAddresses];
@@ -133,7 +133,7 @@ async fn kills_and_failures_leave_exactly_the_requested_vnics() {
     let mut scene = Scene::with(size.instances, size.each + 1, settings).await;
     // Three polls are longer than the lag of lists, as with the real times.
     scene.environment.insert("POLL_SECONDS".to_owned(), "0.2".to_owned());
-    bad_weather(&scene);
+    inject_faults(&scene);
     for instance in 0..size.instances {
         for number in 0..size.each {
             scene.want(&format!("v{instance}-{number}"), instance, json!({ "ipv4Count": number % 3 })).await;
@@ -175,7 +175,7 @@ async fn kills_and_failures_leave_exactly_the_requested_vnics() {
     let kills = killed_until(&scene, &size, "all are gone", async || scene.all().await.is_empty()).await;
     println!("{expected} detached in {:?}, {kills} kills", began.elapsed());
     assert_eq!(scene.vnics(), Vec::<String>::new());
-    assert_weather(&scene);
+    assert_faults_occurred(&scene);
 }
 
 /// Ready in its present generation.

@@ -3,6 +3,7 @@
 
 mod access;
 mod agents;
+mod api_faults;
 mod at_rest;
 mod bundles;
 mod captures;
@@ -29,4 +30,3 @@ mod scene;
 mod size;
 mod uninstalled;
 mod unreadable;
-mod weather;

@@ -132,11 +132,11 @@ fn answer(request: &Parts, body: &[u8], attached: &Attached) -> Value {
         ["instances", id] => json!({ "id": id, "compartmentId": COMPARTMENT, "lifecycleState": "RUNNING",
             "shape": "VM.Standard.E5.Flex", "shapeConfig": { "ocpus": 8.0, "maxVnicAttachments": 8 } }),
         ["vnicAttachments"] if request.method == Method::POST => {
-            let wish: Value = serde_json::from_slice(body).unwrap();
-            let id = wish["instanceId"].as_str().unwrap().to_owned();
+            let request: Value = serde_json::from_slice(body).unwrap();
+            let id = request["instanceId"].as_str().unwrap().to_owned();
             let mut all = attached.write().unwrap();
             let own = all.entry(id.clone()).or_default();
-            own.push(wish);
+            own.push(request);
             attachment(&id, own.len(), own.last())
         }
         ["vnicAttachments"] => match value_of("instanceId") {
@@ -144,7 +144,7 @@ fn answer(request: &Parts, body: &[u8], attached: &Attached) -> Value {
             id => {
                 let all = attached.read().unwrap();
                 let own = all.get(id).into_iter().flatten().enumerate();
-                let own = own.map(|(index, wish)| attachment(id, index + 1, Some(wish)));
+                let own = own.map(|(index, request)| attachment(id, index + 1, Some(request)));
                 std::iter::once(attachment(id, 0, None)).chain(own).collect()
             }
         },
@@ -156,19 +156,19 @@ fn answer(request: &Parts, body: &[u8], attached: &Attached) -> Value {
 }
 
 /// 0 is the primary one.
-fn attachment(id: &str, vnic: usize, wish: Option<&Value>) -> Value {
+fn attachment(id: &str, vnic: usize, request: Option<&Value>) -> Value {
     let number = id.rsplit(".i").next().unwrap_or_default();
     json!({ "id": format!("ocid1.vnicattachment.oc1.iad.a{number}-{vnic}"), "compartmentId": COMPARTMENT, "instanceId": id,
         "lifecycleState": "ATTACHED", "vnicId": format!("ocid1.vnic.oc1.iad.{number}-{vnic}"), "subnetId": SUBNET,
-        "displayName": wish.map(|wish| wish["displayName"].clone()) })
+        "displayName": request.map(|request| request["displayName"].clone()) })
 }
 
 fn vnic(id: &str, attached: &Attached) -> Value {
     let (number, vnic) = id.rsplit('.').next().unwrap_or_default().split_once('-').unwrap_or_default();
     let (number, vnic): (usize, usize) = (number.parse().unwrap(), vnic.parse().unwrap());
     let all = attached.read().unwrap();
-    let wish = vnic.checked_sub(1).and_then(|index| all.get(&instance(number))?.get(index));
-    let details = |field: &str| wish.map(|wish| wish["createVnicDetails"][field].clone());
+    let request = vnic.checked_sub(1).and_then(|index| all.get(&instance(number))?.get(index));
+    let details = |field: &str| request.map(|request| request["createVnicDetails"][field].clone());
     json!({ "id": id, "compartmentId": COMPARTMENT, "lifecycleState": "AVAILABLE", "subnetId": SUBNET,
         "displayName": details("displayName"), "freeformTags": details("freeformTags").unwrap_or_else(|| json!({})),
         "macAddress": format!("02:00:17:{vnic:02x}:{:02x}:{:02x}", number / 256, number % 256),

@@ -37,7 +37,7 @@ pub struct Addition<'a> {
 struct Choice<'a> {
     source: Source<'a>,
     /// Whether addresses may be given back for better ones.
-    is_choosy: bool,
+    may_change_address: bool,
 }
 
 /// A network that was built.
@@ -109,8 +109,8 @@ pub fn add<N>(
     loop {
         // After some attempts a pod starts although old connections of its address remain, because that is better than no pod.
         // A VNIC that one pod has for itself has no other address.
-        let is_choosy = moves < MAX_ADDRESS_CHANGES && addition.request.exclusive.is_none();
-        let choice = Choice { source: Source { pools: addition.source, avoided: &avoided }, is_choosy };
+        let may_change_address = moves < MAX_ADDRESS_CHANGES && addition.request.exclusive.is_none();
+        let choice = Choice { source: Source { pools: addition.source, avoided: &avoided }, may_change_address };
         let failed = match attempt(node, addition, &choice, report, &mut build) {
             Ok(added) => return Ok(added),
             Err(failed) => failed,
@@ -154,7 +154,8 @@ fn attempt<N>(
     }
     report.mark("ipam");
     let is_repeated = reservation.is_settled();
-    let built = forget_last_owner(&reservation, choice.is_choosy, report).and_then(|()| build(&reservation, report));
+    let built =
+        forget_last_owner(&reservation, choice.may_change_address, report).and_then(|()| build(&reservation, report));
     report.mark("network");
     let committed = built.and_then(|Built { network, link }| {
         let committed = match link {
@@ -180,11 +181,15 @@ fn attempt<N>(
 }
 
 /// Deletes connections of the pod that had the addresses before. Usually the agent has deleted them already.
-fn forget_last_owner(reservation: &Reservation, is_choosy: bool, report: &mut Report) -> Result<(), BuildFailure> {
+fn forget_last_owner(
+    reservation: &Reservation,
+    may_change_address: bool,
+    report: &mut Report,
+) -> Result<(), BuildFailure> {
     let forgotten = forget(reservation.unforgotten.iter().copied());
     report.note_some(forgotten.problem());
     match forgotten {
-        DeletionOutcome::Incomplete if is_choosy => {
+        DeletionOutcome::Incomplete if may_change_address => {
             let cause = "conntrack still has connections of the pod that had the address before, and there was no time to delete them all; the runtime retries";
             let error = Error::new(ErrorCode::TRY_AGAIN_LATER, cause);
             Err(BuildFailure { error, problem: Some(AddressProblem::Remembered) })

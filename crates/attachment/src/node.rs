@@ -127,7 +127,7 @@ impl Node {
         }
         // Read after the kernel's objects: an ADD writes its record before them.
         let held = self.store.held().map_err(|error| failure::of_ipam(&error))?;
-        let mut resisted = None::<Error>;
+        let mut failed = None::<Error>;
         for orphan in orphans.iter().filter(|it| !held.contains(&it.address)) {
             match orphan.end(&mut places, |address| self.store.held().is_ok_and(|held| held.contains(&address))) {
                 Ok(true) => report.note(format!("orphaned: {}", orphan.step)),
@@ -135,11 +135,11 @@ impl Node {
                 Err(failure) => {
                     let first =
                         || Error::new(code::LEFT_OVER, "part of the network of a deleted pod could not be removed");
-                    resisted = Some(resisted.unwrap_or_else(first).caused_by(failure.as_ref()));
+                    failed = Some(failed.unwrap_or_else(first).caused_by(failure.as_ref()));
                 }
             }
         }
-        resisted.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), Err)
     }
 
     /// Rebuilds a lost or damaged record from the kernel's routes: running pods keep their addresses. How long freed addresses have

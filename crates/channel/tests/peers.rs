@@ -143,8 +143,8 @@ async fn other_keys_are_refused_on_either_side() {
     let impostor = Peer { key: Fingerprint::of(b"expected"), ..peer };
     let refused = client.send(impostor, Request::get("/a"), LIMIT).await;
     assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
-    let nobody_trusted = agent(&[]).await;
-    let refused = client.send(nobody_trusted, Request::get("/a"), LIMIT).await;
+    let without_keys = agent(&[]).await;
+    let refused = client.send(without_keys, Request::get("/a"), LIMIT).await;
     assert!(matches!(refused, Err(SendError::Handshake { .. })), "{refused:?}");
 }
 

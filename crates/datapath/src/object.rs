@@ -252,7 +252,7 @@ impl LinkSpec {
 
 /// A rule as found. What this type does not hold is not compared: a kernel may list more of each rule than we know.
 pub(crate) fn rule_seen(rule: &Rule) -> Rule {
-    Rule { unmodelled: false, inverted: false, action: RuleAction::Lookup, iif: None, ..rule.clone() }
+    Rule { unmodeled: false, inverted: false, action: RuleAction::Lookup, iif: None, ..rule.clone() }
 }
 
 impl RouteSpec {

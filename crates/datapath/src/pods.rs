@@ -31,7 +31,7 @@ pub fn host_mac(name: &IfName) -> Option<MacAddr> {
 }
 
 /// What would make the host's side of a pod whole; `None` when the pod's link is not there, and so nothing of it can
-/// be mended. On success of the steps the host has all that [`desired`] says, but for proxies on VNIC links that are
+/// be repaired. On success of the steps the host has all that [`desired`] says, but for proxies on VNIC links that are
 /// gone, and no other rule from the pod's addresses.
 pub fn repairs(host: &Snapshot, network: &PodNetwork, mtu: Option<Mtu>, places: &Places) -> Option<Vec<Step>> {
     let ends = &network.ends;
@@ -41,10 +41,10 @@ pub fn repairs(host: &Snapshot, network: &PodNetwork, mtu: Option<Mtu>, places: 
     if link.alias.as_ref() != Some(&ends.alias) && !unnamed {
         return None;
     }
-    let deaf = Object::Sysctl(SysctlSpec::ignoring_router_advertisements(&ends.host));
+    let ignoring_advertisements = Object::Sysctl(SysctlSpec::ignoring_router_advertisements(&ends.host));
     let has_gateway = host.addresses_on(link).any(|held| held.address == LINK_LOCAL_GATEWAY);
     let is_checked = |object: &Object| match object {
-        _ if *object == deaf => true,
+        _ if *object == ignoring_advertisements => true,
         // Only where it shows: a file per pod is read for it.
         Object::Sysctl(_) => !has_gateway,
         Object::Neighbour(proxy) => host.link(&proxy.link).is_some(),
@@ -68,7 +68,7 @@ pub fn repairs(host: &Snapshot, network: &PodNetwork, mtu: Option<Mtu>, places: 
             let is_there = host.link(link).is_some_and(proxied);
             if is_there { vec![object.clone()] } else { Vec::new() }
         }
-        Object::Sysctl(_) if *object == deaf => vec![Object::Sysctl(pod::accept_ra_of(link))],
+        Object::Sysctl(_) if *object == ignoring_advertisements => vec![Object::Sysctl(pod::accept_ra_of(link))],
         Object::Sysctl(SysctlSpec { key, .. }) => {
             places.setting(Place::Host, key).map(Object::Sysctl).into_iter().collect()
         }

@@ -73,7 +73,7 @@ pub enum Outcome {
     /// The raised value is being tried.
     Trial,
     /// The problem ended after the repair.
-    Helped,
+    Effective,
     /// It did not: the values before come back when that does no harm.
     WithoutEffect,
 }
@@ -110,7 +110,7 @@ impl Repairs {
                 if limit.needs_repair(report) {
                     attempt.outcome = Outcome::WithoutEffect;
                 } else if limit.used(report).is_some_and(|state| state.verdict == Verdict::Healthy) {
-                    attempt.outcome = Outcome::Helped;
+                    attempt.outcome = Outcome::Effective;
                 }
                 None
             }
@@ -132,11 +132,11 @@ impl Repairs {
                     .all(suffices)
                     .then(|| Step { limit, changes: attempt.raised.iter().map(restore).collect() })
             }
-            Outcome::Helped if now >= attempt.at + ATTEMPT_INTERVAL => {
+            Outcome::Effective if now >= attempt.at + ATTEMPT_INTERVAL => {
                 self.attempts.remove(limit.name);
                 None
             }
-            Outcome::Helped => None,
+            Outcome::Effective => None,
         }
     }
 
@@ -242,7 +242,7 @@ mod tests {
         let mut node = Node::new(1000);
         assert_eq!(node.after(0, &problem(), true), ["1000 to 2000"]);
         assert_eq!(node.after(5, &problem(), true), [""; 0]);
-        assert_eq!((node.after(15, &healthy(45.0), true), node.outcome()), (Vec::new(), Some(Outcome::Helped)));
+        assert_eq!((node.after(15, &healthy(45.0), true), node.outcome()), (Vec::new(), Some(Outcome::Effective)));
         assert_eq!(node.after(30, &problem(), true), [""; 0], "one attempt an hour");
         assert_eq!((node.after(60, &problem(), true), node.outcome()), (Vec::new(), None));
         assert_eq!(node.after(61, &problem(), true), ["2000 to 4000"]);

@@ -289,8 +289,8 @@ impl TryFrom<VnicDocument> for VnicPool {
         for (family, pool) in families.iter() {
             let ranges = pool.addresses.iter().map(IpNetwork::ip);
             let mut all = ranges.chain(pool.reserved.iter().copied()).chain([pool.router]);
-            if let Some(stray) = all.find(|address| Family::of(*address) != family) {
-                return Err(format!("{stray} is not an {family} address"));
+            if let Some(misplaced) = all.find(|address| Family::of(*address) != family) {
+                return Err(format!("{misplaced} is not an {family} address"));
             }
         }
         Ok(Self { vnic_id, link, mac, link_has_mac, mtu, table, purpose, attach, families })

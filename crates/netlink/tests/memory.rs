@@ -6,7 +6,7 @@
 mod tracked;
 
 use netlink::conntrack::ConntrackSocket;
-use tracked::{flood, fresh, ip, talk};
+use tracked::{exchange, flood, fresh, ip};
 
 /// The most memory that this process has ever had.
 fn memory_peak() -> u64 {
@@ -19,7 +19,7 @@ fn memory_peak() -> u64 {
 fn forgetting_many_connections_needs_memory_for_a_few() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32"]);
     flood(&netns, "10.0.1.7", "10.0.1.8", 40_000);
-    talk(&netns, "10.0.1.8", "10.0.1.9");
+    exchange(&netns, "10.0.1.8", "10.0.1.9");
     let before = memory_peak();
     let delete = |address| {
         let deleted = netns

@@ -136,7 +136,7 @@ pub(crate) fn has_failed(evidence: &Evidence) -> bool {
         // Nothing was looked up or sent.
         _ if matches!(tally.failure, Some(Failure::Unresolved(_))) => true,
         // A lookup, without packets.
-        ProbeKind::Route => evidence.attempt.route.as_ref().is_some_and(goes_astray),
+        ProbeKind::Route => evidence.attempt.route.as_ref().is_some_and(is_misrouted),
         // Nothing need answer a datagram: it is enough that it arrives, and that no error comes back.
         ProbeKind::Udp if tally.failure == Some(Failure::Refused) => false,
         ProbeKind::Udp if is_silent(evidence) => {
@@ -149,7 +149,7 @@ pub(crate) fn has_failed(evidence: &Evidence) -> bool {
 }
 
 /// Whether the kernel has no route, or one that leaves by another link than the source address's own.
-pub(crate) fn goes_astray(route: &ObservedRoute) -> bool {
+pub(crate) fn is_misrouted(route: &ObservedRoute) -> bool {
     route.device.is_empty() || (!route.expected.is_empty() && route.device != route.expected)
 }
 
@@ -158,7 +158,7 @@ fn is_silent(evidence: &Evidence) -> bool {
 }
 
 /// Whether a counter rose by at least as much as was lost: a few other packets of a busy host prove nothing.
-pub(crate) fn rose_by_the_lost(evidence: &Evidence, before: Option<u64>, after: Option<u64>) -> bool {
+pub(crate) fn rose_by_lost_packets(evidence: &Evidence, before: Option<u64>, after: Option<u64>) -> bool {
     let lost = u64::from(evidence.attempt.tally.lost()).max(1);
     matches!((before, after), (Some(before), Some(after)) if after.saturating_sub(before) >= lost)
 }

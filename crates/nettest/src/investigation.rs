@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::case::{AgentRequest, Case, Role};
-use crate::diagnose::{diagnose, goes_astray, has_failed};
+use crate::diagnose::{diagnose, has_failed, is_misrouted};
 use crate::probe::{Change, Evidence, Failure, ProbeKind, ProbeReport, Received, SendTask, Tally, Trial};
 use crate::trials;
 use crate::verdict::Verdict;
@@ -130,10 +130,10 @@ impl Investigation {
     }
 }
 
-/// The result of a trial. A lookup has no packets: it is one that passes, or goes astray.
+/// The result of a trial. A lookup has no packets: it passes, or is misrouted.
 fn result(report: &ProbeReport) -> Tally {
     match (&report.route, report.tally.sent) {
-        (Some(route), 0) => Tally { sent: 1, received: u16::from(!goes_astray(route)), ..Tally::default() },
+        (Some(route), 0) => Tally { sent: 1, received: u16::from(!is_misrouted(route)), ..Tally::default() },
         _ => report.tally.clone(),
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use api::TargetService;
 
 use crate::case::{AgentRequest, Case, Compared, Role};
-use crate::diagnose::{avoiding, goes_astray};
+use crate::diagnose::{avoiding, is_misrouted};
 use crate::probe::{Change, Evidence, Flow, ProbeKind, ProbeTarget, SendTask, Task};
 
 /// A port on which nothing usually listens, so that a host that is reached refuses the connection.
@@ -76,8 +76,9 @@ fn of_the_source(case: &Case, evidence: &Evidence, is_traced: bool) -> Vec<Agent
         _ => {}
     }
     // A wrong lookup is compared with a lookup: what else is wrong on the path does not matter.
-    let is_astray = evidence.attempt.route.as_ref().is_some_and(goes_astray);
-    let compared = |send: SendTask| if is_astray { SendTask { kind: ProbeKind::Route, ..send } } else { send };
+    let is_misrouted_lookup = evidence.attempt.route.as_ref().is_some_and(is_misrouted);
+    let compared =
+        |send: SendTask| if is_misrouted_lookup { SendTask { kind: ProbeKind::Route, ..send } } else { send };
     let fits = is_traced || case.send.kind != ProbeKind::PathMtu;
     if case.send.source.is_some() && fits {
         requests.push(trial(Change::OwnAddress, compared(base())));

@@ -35,7 +35,7 @@ pub struct Set {
 ///
 /// # Errors
 /// When it cannot be written as JSON.
-pub fn tell<S: ProgramSettings>(
+pub fn render<S: ProgramSettings>(
     keys: &Keys,
     layers: &Layers,
     args: &ConfigArgs,

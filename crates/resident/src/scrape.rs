@@ -68,7 +68,7 @@ struct Certificates {
 impl<B: Handler> Handler for MetricsOnly<B> {
     async fn answer(&self, path: &str, _: Caller) -> Answer {
         match path {
-            "/metrics" => self.0.answer(path, Caller::Anybody).await,
+            "/metrics" => self.0.answer(path, Caller::AnyUser).await,
             _ => Answer::text(404, "not found\n"),
         }
     }
@@ -109,7 +109,7 @@ pub async fn serve(listener: TcpListener, tls: Option<PathBuf>, handler: Arc<imp
         };
         let handler = handler.clone();
         let Some(certificates) = &mut certificates else {
-            connections.serve(connection(stream, handler, Caller::Anybody)).await;
+            connections.serve(connection(stream, handler, Caller::AnyUser)).await;
             continue;
         };
         // Without valid files no client is served, because an operator who configured TLS does not want an open port.
@@ -117,7 +117,7 @@ pub async fn serve(listener: TcpListener, tls: Option<PathBuf>, handler: Arc<imp
             connections
                 .serve(async move {
                     if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                        connection(stream, handler, Caller::Anybody).await;
+                        connection(stream, handler, Caller::AnyUser).await;
                     }
                 })
                 .await;

@@ -75,7 +75,7 @@ pub struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// Any client of the port.
-    Anybody,
+    AnyUser,
     /// A client of a port on loopback, which names this machine as the host.
     Local,
     /// The user with the uid 0.
@@ -129,7 +129,7 @@ pub async fn serve_port(listener: TcpListener, handler: Arc<impl Handler>) {
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.serve(connection(stream, handler.clone(), Caller::Anybody)).await,
+            Ok((stream, _)) => connections.serve(connection(stream, handler.clone(), Caller::AnyUser)).await,
             Err(error) => refused(&error).await,
         }
     }
@@ -156,7 +156,7 @@ pub async fn serve_socket(listener: UnixListener, handler: Arc<impl Handler>) {
                 // Its mode and its directory's say the same, but other programs may change both; the peer's user cannot be changed.
                 let caller = match stream.peer_cred() {
                     Ok(peer) if peer.uid() == 0 => Caller::Root,
-                    _ => Caller::Anybody,
+                    _ => Caller::AnyUser,
                 };
                 connections.serve(connection(stream, handler.clone(), caller)).await;
             }

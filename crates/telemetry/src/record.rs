@@ -163,21 +163,21 @@ mod tests {
 
     #[test]
     fn even_a_monstrous_record_fits_into_a_line() {
-        let monster = || "\u{1}".repeat(10_000);
+        let oversized = || "\u{1}".repeat(10_000);
         let long = VerbRecord {
-            plugin: monster(),
-            plugin_version: monster(),
-            verb: monster(),
-            network: monster(),
-            container_id: monster(),
-            ifname: monster(),
-            pod_namespace: Some(monster()),
-            pod_name: Some(monster()),
+            plugin: oversized(),
+            plugin_version: oversized(),
+            verb: oversized(),
+            network: oversized(),
+            container_id: oversized(),
+            ifname: oversized(),
+            pod_namespace: Some(oversized()),
+            pod_name: Some(oversized()),
             addresses: vec!["2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap(); 1000],
             addresses_left_out: 0,
             code: u32::MAX,
-            message: monster(),
-            phases: (0..1000).map(|_| (monster().into(), u64::MAX)).collect(),
+            message: oversized(),
+            phases: (0..1000).map(|_| (oversized().into(), u64::MAX)).collect(),
             total_micros: u64::MAX,
             unix_millis: u64::MAX,
         };

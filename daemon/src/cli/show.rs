@@ -70,7 +70,7 @@ pub(crate) fn health(settings: &Settings, format: Format) -> anyhow::Result<Prin
 
 /// `config`.
 pub(crate) fn configuration(layers: &Layers, args: &ConfigArgs) -> anyhow::Result<Printout> {
-    let (text, is_valid) = explain::tell::<Settings>(&crate::args::keys(), layers, args)?;
+    let (text, is_valid) = explain::render::<Settings>(&crate::args::keys(), layers, args)?;
     Ok((text, if is_valid { Exit::Fine } else { Exit::Usage }))
 }
 

@@ -65,14 +65,14 @@ pub(super) struct LinkApplier {
 pub(super) struct LinkContext {
     pub(super) document: Arc<NodeDocument>,
     pub(super) facts: NodeFacts,
-    pub(super) occasion: Occasion,
+    pub(super) phase: AgentPhase,
     pub(super) contact: LeaderContact,
     pub(super) stop: StopFlag,
 }
 
-/// When links are compared.
+/// What the agent does while links are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Occasion {
+pub(super) enum AgentPhase {
     /// Before the agent is ready: only what was proven on this node before, without waiting for the leader.
     Start,
     Running,
@@ -187,7 +187,7 @@ impl LinkApplier {
         let mut is_whole = unknown.is_empty();
         for (name, change) in planned.changes {
             let found = links.iter().find(|it| it.facts.name == name);
-            let Some(link) = found.filter(|_| context.occasion == Occasion::Running || !change.needs_leader) else {
+            let Some(link) = found.filter(|_| context.phase == AgentPhase::Running || !change.needs_leader) else {
                 is_whole = false;
                 continue;
             };

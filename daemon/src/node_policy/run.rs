@@ -18,7 +18,7 @@ use tunables::{NodeAnswer, NodeDocument};
 use super::answer::answer;
 use super::apply::{Applier, Moment, Outcome};
 use super::files::{self, compare_files, is_unsettled};
-use super::links::{LinkApplier, LinkContext, LinkOutcome, Occasion, StopFlag};
+use super::links::{AgentPhase, LinkApplier, LinkContext, LinkOutcome, StopFlag};
 use super::store::StoredDocument;
 use super::{Answered, Held, NodePolicies};
 use crate::facts::condition::{Condition, Reason};
@@ -64,7 +64,7 @@ pub(crate) async fn run(surroundings: PolicySurroundings) -> Result<(), JoinErro
     }
     task.surroundings.policies.is_started.store(true, Ordering::Relaxed);
     loop {
-        task.compare(Occasion::Running).await?;
+        task.compare(AgentPhase::Running).await?;
         task.wait().await?;
     }
 }
@@ -148,7 +148,7 @@ impl Task {
         self.recover_links().await?;
         let mut facts = self.surroundings.facts.clone();
         let _ = timeout(PUBLISHED, facts.changed()).await;
-        self.compare(Occasion::Start).await?;
+        self.compare(AgentPhase::Start).await?;
         if self.links.running.is_some() {
             self.finish_links().await?;
         }
@@ -162,7 +162,7 @@ impl Task {
     }
 
     /// Compares everything with the document, and answers.
-    async fn compare(&mut self, occasion: Occasion) -> Result<(), JoinError> {
+    async fn compare(&mut self, phase: AgentPhase) -> Result<(), JoinError> {
         // A guard of the channel must not live while the document is taken over.
         let is_held = self.held.borrow().document.is_some();
         let store_error = if is_held { None } else { self.load().await? };
@@ -191,7 +191,7 @@ impl Task {
                 let error = outcome.record_error.clone();
                 self.compared = Some(Compared { held, outcome, files });
                 self.links.is_due |= !is_known || self.is_full;
-                self.start_links(occasion);
+                self.start_links(phase);
                 self.publish();
                 error
             }
@@ -244,7 +244,7 @@ impl Task {
     }
 
     /// Starts a comparison of links, unless one is running.
-    fn start_links(&mut self, occasion: Occasion) {
+    fn start_links(&mut self, phase: AgentPhase) {
         let Some(Compared { held: Held { number, document: Some(document), .. }, .. }) = &self.compared else { return };
         if self.links.running.is_some() || !std::mem::take(&mut self.links.is_due) {
             return;
@@ -252,7 +252,7 @@ impl Task {
         let context = LinkContext {
             document: document.clone(),
             facts: self.surroundings.facts.borrow().clone(),
-            occasion,
+            phase,
             contact: self.surroundings.policies.contact.clone(),
             stop: self.links.stop.clone(),
         };
@@ -272,7 +272,7 @@ impl Task {
 
     fn finish(&mut self, links: LinkResult) {
         self.links.keep(links);
-        self.start_links(Occasion::Running);
+        self.start_links(AgentPhase::Running);
         self.publish();
         self.report();
     }

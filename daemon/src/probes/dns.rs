@@ -7,10 +7,10 @@ use nettest::probe::{Failure, SendTask, Tally};
 use socket2::Socket;
 
 use super::icmp::receive;
+use super::series::{Answer, Exchange, Pace, failed, of_error, send_series};
 use super::socket::ProbeRoute;
 use super::tcp::one_by_one;
 use super::udp::connected;
-use super::volley::{Answer, Exchange, Pace, failed, of_error, volley};
 
 /// A name that exists.
 const NAME: &str = "kubernetes.io";
@@ -31,7 +31,7 @@ pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     let pace = Pace::from(task);
     if !task.over_tcp {
         return match connected(way) {
-            Ok(socket) => volley(&mut Queries { socket, task }, pace),
+            Ok(socket) => send_series(&mut Queries { socket, task }, pace),
             Err(error) => failed(&error),
         };
     }

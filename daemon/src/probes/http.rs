@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use nettest::probe::{Failure, ProbeKind, SendTask, Tally};
 use socket2::Socket;
 
+use super::series::{Pace, of_error};
 use super::socket::ProbeRoute;
 use super::target::{Destination, HTTP, HTTPS};
 use super::tcp::one_by_one;
 use super::tls;
-use super::volley::{Pace, of_error};
 
 /// More than any status line.
 const MAX_STATUS_LINE: usize = 256;

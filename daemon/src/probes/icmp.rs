@@ -9,8 +9,8 @@ use nettest::probe::{ProbeKind, SendTask, Tally};
 use socket2::{Protocol, SockAddr, Socket, Type};
 use vcn::Family;
 
+use super::series::{Answer, Exchange, Pace, failed, send_series};
 use super::socket::ProbeRoute;
-use super::volley::{Answer, Exchange, Pace, failed, volley};
 
 /// The headers of IP and of an echo request.
 const HEADERS_V4: u32 = 28;
@@ -32,7 +32,7 @@ struct Echo<'a> {
 
 pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     match open(way, task) {
-        Ok(mut echo) => volley(&mut echo, Pace::from(task)),
+        Ok(mut echo) => send_series(&mut echo, Pace::from(task)),
         Err(error) => failed(&error),
     }
 }

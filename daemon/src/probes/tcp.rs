@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use nettest::probe::{SendTask, Tally};
 
+use super::series::{Pace, Results, of_error};
 use super::socket::ProbeRoute;
-use super::volley::{Pace, Results, of_error};
 
 pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     let pace = Pace::from(task);

@@ -10,8 +10,8 @@ use nettest::probe::bounds::THROUGHPUT_MS;
 use nettest::probe::{Failure, ReceiveTask, Received, SendTask, Tally};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use super::series::{Pace, Results, of_error};
 use super::socket::ProbeRoute;
-use super::volley::{Pace, Results, of_error};
 
 /// What the receiver says first.
 const GREETING: &[u8] = b"oke-node-manager network test: throughput\n";

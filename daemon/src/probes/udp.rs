@@ -7,8 +7,8 @@ use nettest::probe::{SendTask, Tally};
 use socket2::{Protocol, SockAddr, Socket, Type};
 
 use super::icmp::receive;
+use super::series::{Answer, Exchange, Pace, failed, send_series};
 use super::socket::ProbeRoute;
-use super::volley::{Answer, Exchange, Pace, failed, volley};
 
 struct Datagrams {
     socket: Socket,
@@ -18,7 +18,7 @@ struct Datagrams {
 
 pub(super) fn probe(way: &ProbeRoute, task: &SendTask) -> Tally {
     match connected(way) {
-        Ok(socket) => volley(&mut Datagrams { socket, answered: 0 }, Pace::from(task)),
+        Ok(socket) => send_series(&mut Datagrams { socket, answered: 0 }, Pace::from(task)),
         Err(error) => failed(&error),
     }
 }

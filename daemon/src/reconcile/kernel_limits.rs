@@ -119,7 +119,7 @@ fn conditions(repairs: &Repairs) -> Vec<Condition> {
         let text = |Change { setting, from, to }: &Change| format!("{} from {from} to {to}", setting.replace('/', "."));
         let raised = attempt.raised.iter().map(text).collect::<Vec<_>>().join(", ");
         let condition = match attempt.outcome {
-            Outcome::Helped => return None,
+            Outcome::Effective => return None,
             Outcome::Trial => Condition::degraded(Reason::LimitRaised, format!("raised {raised}")),
             Outcome::WithoutEffect => {
                 Condition::degraded(Reason::RepairWithoutEffect, format!("this was not enough: raised {raised}"))

@@ -151,7 +151,7 @@ fn remains_of_deleted_pod_are_reported_until_they_are_removed() {
     assert_eq!(node.pass(&mut reconciler, &world, Cause::Start).conditions, []);
     drop(Pod::add(&node, "died"));
     node.sh("ip rule add pref 1536 from 10.0.33.47 lookup 1000 proto 157");
-    let powerless = node.container().without_capability("NET_ADMIN");
+    let unprivileged = node.container().without_capability("NET_ADMIN");
     let of_pods_gone = |pass: ReconcileReport| -> Vec<String> {
         let subjects = [Some("died"), Some("what is about no pod")];
         // That the pod's link is gone without a DEL is reported apart, and longer.
@@ -161,24 +161,24 @@ fn remains_of_deleted_pod_are_reported_until_they_are_removed() {
         all.map(ToString::to_string).collect()
     };
     let reconciler = RefCell::new(reconciler);
-    let resist = |cause| of_pods_gone(node.pass_in(&powerless, &mut reconciler.borrow_mut(), &world, cause));
-    wait_for("both to resist", || resist(Cause::Timer).len() == 2, || format!("{:#?}", resist(Cause::Timer)));
-    let reported = resist(Cause::Kernel);
+    let failures = |cause| of_pods_gone(node.pass_in(&unprivileged, &mut reconciler.borrow_mut(), &world, cause));
+    wait_for("both failures", || failures(Cause::Timer).len() == 2, || format!("{:#?}", failures(Cause::Timer)));
+    let reported = failures(Cause::Kernel);
     let begins = ["HostNetworkFailed (what is about no pod): ", "AttachmentLeftOver (died): "];
     assert!(
         reported.len() == 2 && reported.iter().zip(begins).all(|(text, begin)| text.starts_with(begin)),
         "{reported:#?}"
     );
     for cause in [Cause::Retry, Cause::Kernel, Cause::Preview, Cause::Kernel, Cause::Timer, Cause::Kernel] {
-        assert_eq!(resist(cause), reported, "{cause:?}");
+        assert_eq!(failures(cause), reported, "{cause:?}");
     }
     // A verb that is at it meanwhile.
     let store = store(&node);
     let keys: Vec<_> = store.read().unwrap().allocations.into_iter().map(|it| it.key).collect();
     let locks: Vec<_> = keys.iter().map(|key| store.try_attachment(key).unwrap().expect("it is not locked")).collect();
-    assert_eq!((locks.len(), resist(Cause::Timer)), (1, reported.clone()));
+    assert_eq!((locks.len(), failures(Cause::Timer)), (1, reported.clone()));
     drop(locks);
-    assert_eq!(resist(Cause::Kernel), reported);
+    assert_eq!(failures(Cause::Kernel), reported);
     for cause in [Cause::Retry, Cause::Kernel] {
         assert_eq!(of_pods_gone(node.pass(&mut reconciler.borrow_mut(), &world, cause)), [""; 0], "{cause:?}");
     }

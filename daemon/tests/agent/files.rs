@@ -16,18 +16,23 @@ fn node_and_agent() -> (Node, Agent) {
 }
 
 /// What is done to a file of a node is undone in time: to each try its node, because who fights for long loses.
-fn healed(what: &str, file: &str, broken: impl Fn(&Path), whole: impl Fn(&[u8], &Path) -> bool) -> (Node, Agent) {
-    let mut healed = None;
+fn assert_repaired(
+    what: &str,
+    file: &str,
+    broken: impl Fn(&Path),
+    whole: impl Fn(&[u8], &Path) -> bool,
+) -> (Node, Agent) {
+    let mut repaired = None;
     in_time(SECOND, what, || {
         let (node, agent) = node_and_agent();
         let path = node.path(file);
         let before = fs::read(&path).unwrap();
         broken(&path);
         let took = agent.timed(|| wait_for(what, || whole(&before, &path), || agent.log()));
-        healed = Some((node, agent));
+        repaired = Some((node, agent));
         took
     });
-    healed.unwrap()
+    repaired.unwrap()
 }
 
 fn is_the_same(before: &[u8], path: &Path) -> bool {
@@ -41,15 +46,15 @@ fn changed_binary_is_repaired_within_a_second() {
         let mode = || fs::metadata(path).unwrap().permissions().mode() & 0o777;
         is_the_same(before, path) && mode() == 0o755
     };
-    healed("the binary that was removed", binary, |path| fs::remove_file(path).unwrap(), is_whole);
+    assert_repaired("the binary that was removed", binary, |path| fs::remove_file(path).unwrap(), is_whole);
     let replace = |path: &Path| {
         fs::write(path.with_file_name("new"), "another version").unwrap();
         fs::rename(path.with_file_name("new"), path).unwrap();
     };
-    healed("the binary that was replaced", binary, replace, is_whole);
-    healed("the binary that was emptied", binary, |path| fs::write(path, "").unwrap(), is_whole);
+    assert_repaired("the binary that was replaced", binary, replace, is_whole);
+    assert_repaired("the binary that was emptied", binary, |path| fs::write(path, "").unwrap(), is_whole);
     let unusable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
-    let (node, agent) = healed("the binary's mode", binary, unusable, is_whole);
+    let (node, agent) = assert_repaired("the binary's mode", binary, unusable, is_whole);
     let is_reported = || agent.events("cni.installed").iter().any(|line| line["cause"] == "files");
     wait_for("the report", is_reported, || agent.log());
     let counted = r#"oke_node_agent_reconcile_changes_total{noun="cni",cause="files"}"#;
@@ -59,10 +64,15 @@ fn changed_binary_is_repaired_within_a_second() {
 #[test]
 fn removed_configuration_is_repaired_within_a_second() {
     let conflist = format!("net.d/{CONFLIST_FILE}");
-    healed("the configuration that was removed", &conflist, |path| fs::remove_file(path).unwrap(), is_the_same);
+    assert_repaired(
+        "the configuration that was removed",
+        &conflist,
+        |path| fs::remove_file(path).unwrap(),
+        is_the_same,
+    );
     // As Cilium does with those that are not its own.
     let away = |path: &Path| fs::rename(path, path.with_extension("conflist.cilium_bak")).unwrap();
-    healed("the configuration that was moved away", &conflist, away, is_the_same);
+    assert_repaired("the configuration that was moved away", &conflist, away, is_the_same);
 }
 
 #[test]
@@ -99,8 +109,8 @@ fn damaged_pools_are_written_again_within_a_second() {
     let parsed = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).ok();
     let is_whole = |before: &[u8], path: &Path| fs::read(path).is_ok_and(|now| parsed(&now) == parsed(before));
     let pools = "run/pools.json";
-    healed("the pools that were removed", pools, |path| fs::remove_file(path).unwrap(), is_whole);
-    healed("the pools that were damaged", pools, |path| fs::write(path, "{half").unwrap(), is_whole);
+    assert_repaired("the pools that were removed", pools, |path| fs::remove_file(path).unwrap(), is_whole);
+    assert_repaired("the pools that were damaged", pools, |path| fs::write(path, "{half").unwrap(), is_whole);
 }
 
 #[test]

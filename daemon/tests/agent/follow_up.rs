@@ -20,7 +20,7 @@ const OLD: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xd]);
 /// The VNIC's.
 const NEW: MacAddr = MacAddr([2, 0, 0x17, 0, 0, 33]);
 
-fn tell(node: &Node, verb: &str, addresses: &[&str]) {
+fn notify(node: &Node, verb: &str, addresses: &[&str]) {
     let mut record = VerbRecord::begin("vcn-native", "0.1.0", verb);
     record.addresses = addresses.iter().map(|address| ip(address)).collect();
     assert_eq!(Sink::new(node.path("run")).send(&record), Delivery::Agent);
@@ -59,7 +59,7 @@ pub(crate) fn dual_stack_node() -> Node {
 fn new_addresses_are_announced_twice() {
     let (node, agent) = dual_stack_node().with_agent(&[]);
     let addresses = ["10.0.33.33", "2603:c020:0:33::21"];
-    let learnt = |what: &str| {
+    let wait_learned = |what: &str| {
         let all = || node.on_fabric(|socket| addresses.iter().all(|it| believed(socket, ip(it)) == Some(NEW)));
         wait_for(what, all, || agent.log())
     };
@@ -80,13 +80,13 @@ fn new_addresses_are_announced_twice() {
         counted();
         mislead();
         announced.set((announced.get().0 + 1, Instant::now()));
-        tell(&node, "ADD", &addresses);
-        learnt("the first announcement");
+        notify(&node, "ADD", &addresses);
+        wait_learned("the first announcement");
         mislead();
         announced.get().1.elapsed()
     });
     // The second comes a second after the first, and so it comes only now.
-    learnt("the second announcement");
+    wait_learned("the second announcement");
     assert!(announced.get().1.elapsed() >= SECOND, "{:?}", announced.get().1.elapsed());
     counted();
     assert!(agent.events("follow_up.failed").is_empty(), "{}", agent.log());
@@ -103,9 +103,9 @@ fn missing_right_to_announce_is_logged_once() {
         wait_for("the failures", || node.get("/metrics").1.contains(&counted), || node.get("/metrics").1);
     };
     // Each is tried again a second later.
-    tell(&node, "ADD", &["10.0.33.33"]);
+    notify(&node, "ADD", &["10.0.33.33"]);
     failed(2);
-    tell(&node, "ADD", &["10.0.33.34"]);
+    notify(&node, "ADD", &["10.0.33.34"]);
     failed(4);
     let said = agent.events("follow_up.failed");
     assert!(said.len() == 1 && said[0]["message"].as_str().unwrap().contains("packet socket"), "{said:?}");
@@ -167,7 +167,7 @@ fn only_connections_of_freed_addresses_are_removed() {
     let at = BootTime::now().unwrap().after(Duration::from_secs(86_400));
     free_at(&node, [a4, a6, b4, b6].map(|address| (address, at)).into_iter());
     // The last of them was assigned to another pod.
-    tell(&node, "DEL", &[a4, a6, c4, c6]);
+    notify(&node, "DEL", &[a4, a6, c4, c6]);
     forgotten(&node, &agent, 8);
     for [a, b, c, _, other] in addresses {
         assert_eq!(

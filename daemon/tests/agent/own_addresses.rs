@@ -51,8 +51,8 @@ fn pod_address_listed_alone_is_not_assigned_to_the_host() {
     assert!(pod.is_connected());
     assert_eq!(node.conditions(), ["HostAddressTaken"], "{}", agent.log());
     list(&node, &[&ipv6(&pod), OWN]);
-    let mended = || node.conditions().is_empty() && hosts(&node) == [format!("{OWN}/128")];
-    wait_for("the host's own", mended, || agent.log());
+    let is_repaired = || node.conditions().is_empty() && hosts(&node) == [format!("{OWN}/128")];
+    wait_for("the host's own", is_repaired, || agent.log());
 }
 
 /// There only the kernel knows whose address the only listed one is.

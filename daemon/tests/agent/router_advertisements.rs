@@ -46,18 +46,18 @@ fn booted() -> Node {
 #[test]
 fn advertised_default_route_survives_the_agents_start() {
     let node = booted();
-    let learnt = || {
+    let learned = || {
         advertise(&node);
         has_default(&node)
     };
-    wait_for("the default route", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
+    wait_for("the default route", learned, || format!("{:?}", node.routes(Family::Ipv6, 254)));
     let agent = node.ready_agent(&[]);
     assert_eq!(node.sysctl("net/ipv6/conf/all/forwarding"), "1");
     assert!(has_default(&node), "{:?}\n{}", node.routes(Family::Ipv6, 254), agent.log());
-    // If another program removes it, it is learnt again.
+    // If another program removes it, it is learned again.
     node.sh("ip -6 route del default");
     assert!(!has_default(&node));
-    wait_for("the default route to be learnt again", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
+    wait_for("the default route to be learned again", learned, || format!("{:?}", node.routes(Family::Ipv6, 254)));
 }
 
 /// Where it does not forward, the kernel takes advertisements on every link.
@@ -69,13 +69,13 @@ fn advertisements_on_a_secondary_vnic_are_ignored() {
     std::fs::remove_file(node.npn()).unwrap();
     let agent = node.ready_agent(&["--pod-network", "none"]);
     wait_for("its link", || node.on(|socket| socket.link(&name("ens5")).unwrap().running), || agent.log());
-    let learnt = || {
+    let learned = || {
         // First, so that it has been heard when the other is.
         advertise_on(&node, "ens5", SECOND);
         advertise(&node);
         has_default(&node)
     };
-    wait_for("the primary's default route", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
+    wait_for("the primary's default route", learned, || format!("{:?}", node.routes(Family::Ipv6, 254)));
     let main = node.routes(Family::Ipv6, 254);
     assert!(!main.contains(&format!("::/0 {SECOND}")), "{main:?}");
 }

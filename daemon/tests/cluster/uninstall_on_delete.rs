@@ -380,9 +380,9 @@ fn uninstall_denied_or_nameless_sends_no_request() {
 fn foreign_file_is_left_for_the_uninstaller_to_restore() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
-    let theirs = node.path("bin/vcn-native");
-    fs::write(&theirs, "a foreign plugin of that name").unwrap();
-    chown(&theirs, Some(1000), Some(1000)).unwrap();
+    let foreign = node.path("bin/vcn-native");
+    fs::write(&foreign, "a foreign plugin of that name").unwrap();
+    chown(&foreign, Some(1000), Some(1000)).unwrap();
     let before = looks(node);
     let mut agent = scene.ready_agent(&[]);
     scene.cluster.delete(OWN);
@@ -397,5 +397,5 @@ fn foreign_file_is_left_for_the_uninstaller_to_restore() {
     let removal = uninstall(node);
     assert_eq!(removal.status(), RemovalStatus::All, "{removal}");
     same(&looks(node), &before, &agent);
-    assert_eq!(fs::metadata(&theirs).unwrap().uid(), 1000);
+    assert_eq!(fs::metadata(&foreign).unwrap().uid(), 1000);
 }

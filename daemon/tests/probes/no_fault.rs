@@ -70,7 +70,7 @@ fn pairs_without_fault_are_never_accused() {
     let lab = Lab::new();
     let noise = Noise { delay: Duration::from_millis(15), lost_of: 97 };
     lab.vcn.set_policy(Policy { noise: Some(noise), ..Policy::default() }).unwrap();
-    let (next, accused) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, findings) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -78,13 +78,13 @@ fn pairs_without_fault_are_never_accused() {
                     let case = case(&lab, run);
                     let (label, causes) = lab.named(case.clone());
                     if (label, causes.is_empty()) != (Label::Reachable, true) {
-                        accused.lock().unwrap().push((run, label, causes, case.send));
+                        findings.lock().unwrap().push((run, label, causes, case.send));
                     }
                 }
             });
         }
     });
-    assert_eq!(accused.into_inner().unwrap(), []);
+    assert_eq!(findings.into_inner().unwrap(), []);
     let lost: u64 = lab
         .vcn
         .drops()

@@ -15,8 +15,8 @@ const MODE: u32 = 0o755;
 impl Applier<'_> {
     pub(super) fn binaries(&mut self) {
         let install = self.report.decision.install;
-        for (name, is_meant) in [(MAIN, install), (VNIC_ATTACH, self.settings.places_vnic_attach(install))] {
-            if is_meant {
+        for (name, is_placed) in [(MAIN, install), (VNIC_ATTACH, self.settings.places_vnic_attach(install))] {
+            if is_placed {
                 let placed = self.binary(name);
                 self.binaries_in_place &= *placed.as_ref().unwrap_or(&false);
                 self.report.failures.extend(placed.err());

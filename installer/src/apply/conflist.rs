@@ -103,7 +103,7 @@ fn our_part(chain: &[ChainBinary], last: Option<&Value>, notes: &mut Vec<Note>) 
             (Some(reason), _) if name == MAIN => {
                 return Err(Error::Version { path: path.clone(), reason: reason.clone() });
             }
-            (Some(reason), None) => Some(doubt(name, answer, reason)),
+            (Some(reason), None) => Some(unverified(name, answer, reason)),
             (Some(reason), Some(_)) => {
                 let is_failed = matches!(answer, Answer::Failed(_));
                 let is_listed = last.into_iter().flat_map(plugins).any(|plugin| kind(plugin) == Some(name));
@@ -271,7 +271,7 @@ fn refused_drop_in(fault: Fault) -> Note {
 }
 
 /// About a plugin that another program added.
-fn doubt(name: &str, answer: &Answer, reason: &str) -> Note {
+fn unverified(name: &str, answer: &Answer, reason: &str) -> Note {
     let added = format!("{name}, which another program added to our chain,");
     if *answer == Answer::Missing {
         let message = format!("{added} has no binary, so no pod starts by our configuration");

@@ -25,7 +25,7 @@ pub(super) fn remove_pods(removal: &mut Removal) -> Result<(), Error> {
         routes.extend(socket.routes(&filter).map_err(listing("routes to pods"))?);
         rules.extend(socket.rules(family).map_err(listing("policy rules"))?);
     }
-    rules.retain(|rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && !rule.unmodelled);
+    rules.retain(|rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && !rule.unmodeled);
     let mut addresses: HashSet<IpAddr> = routes.iter().map(|route| route.destination.ip()).collect();
     addresses.extend(rules.iter().filter_map(|rule| rule.from.map(|from| from.ip())));
     let proxies = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() });

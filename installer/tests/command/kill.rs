@@ -240,7 +240,7 @@ fn uninstall_after_a_failed_replacement_keeps_the_foreign_file() {
 }
 
 /// A node where our files replaced files of another program.
-fn installed_over_theirs() -> Node {
+fn installed_over_foreign_plugin() -> Node {
     let node = Node::new();
     node.executable("bin/vcn-native", "foreign");
     fs::write(node.conflist(), FOREIGN).unwrap();
@@ -258,11 +258,11 @@ fn killed_uninstall_is_completed_by_the_next() {
         let uninstaller = node.placed(Container::uninstaller().unwrap());
         host.inside(|| traced(node, uninstaller, strace, &["uninstall"]))
     };
-    let (output, log) = uninstall(&installed_over_theirs(), &[]);
+    let (output, log) = uninstall(&installed_over_foreign_plugin(), &[]);
     let cases = sample(calls_of(&output, &log), 6);
     let mut hit = 0;
     for call in &cases {
-        let node = installed_over_theirs();
+        let node = installed_over_foreign_plugin();
         let inject = format!("--inject={}:signal=SIGKILL:when={}", call.name, call.nth);
         let (output, _) = uninstall(&node, &[format!("--trace={}", call.name), inject]);
         hit += usize::from(output.status.signal() == Some(9));

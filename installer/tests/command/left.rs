@@ -26,7 +26,7 @@ fn ours_and_flannel() -> Node {
 }
 
 /// A node where our configuration replaced another program's.
-fn ours_over_theirs() -> Node {
+fn installed_over_foreign_plugin() -> Node {
     let node = Node::new();
     fs::write(node.conflist(), FOREIGN).unwrap();
     assert_eq!(node.run(&INSTALL).0, 0);
@@ -89,7 +89,7 @@ fn record_of_removed_conflist_is_deleted_on_another_network() {
 
 #[test]
 fn setting_none_restores_what_was_there_before_at_once() {
-    let node = ours_over_theirs();
+    let node = installed_over_foreign_plugin();
     let (step, _) = reported(&node, &NONE);
     assert!(step.is_some_and(|step| step.starts_with("did: remove ") && step.ends_with("another (setting)")));
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
@@ -100,7 +100,7 @@ fn setting_none_restores_what_was_there_before_at_once() {
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), FOREIGN);
 
     // Another program removed our file first: the earlier one waits for the uninstallation.
-    let node = ours_over_theirs();
+    let node = installed_over_foreign_plugin();
     fs::remove_file(node.conflist()).unwrap();
     reported(&node, &NONE);
     assert_eq!(Host::new().inside(|| node.uninstall_on_a_host(&[])).0, 0);
@@ -109,7 +109,7 @@ fn setting_none_restores_what_was_there_before_at_once() {
 
 #[test]
 fn leftover_conflist_that_cannot_be_removed_is_reported() {
-    let node = ours_over_theirs();
+    let node = installed_over_foreign_plugin();
     fs::set_permissions(node.path("net.d"), fs::Permissions::from_mode(0o555)).unwrap();
     let (code, text) = node.run(&NONE);
     let note =

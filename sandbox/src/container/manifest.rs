@@ -92,7 +92,7 @@ fn container(set: DaemonSet, which: ContainerChoice) -> Result<Container, String
     let added = capabilities.add.unwrap_or_default();
     let read_only_root = security.read_only_root_filesystem == Some(true);
     // One that has nothing but a network: as root, which it is here, it can do no more.
-    let powerless = added.is_empty() && mounts.is_empty() && read_only_root;
+    let is_unprivileged = added.is_empty() && mounts.is_empty() && read_only_root;
     let as_root = security.run_as_user == Some(0) && security.run_as_group == Some(0);
     for (refused, what) in [
         (pod.host_network != Some(true), "a network of its own"),
@@ -100,7 +100,7 @@ fn container(set: DaemonSet, which: ContainerChoice) -> Result<Container, String
         (pod.host_ipc == Some(true), "hostIPC"),
         (security.privileged == Some(true), "privileged"),
         (security.allow_privilege_escalation != Some(false), "allowPrivilegeEscalation"),
-        (!as_root && !powerless, "another user than root"),
+        (!as_root && !is_unprivileged, "another user than root"),
         (capabilities.drop.unwrap_or_default() != ["ALL"], "capabilities that are not dropped"),
         (container.command.is_none(), "the image's own command"),
     ] {

@@ -18,13 +18,13 @@ print(json.dumps({name: [oci.regions.endpoint_for(of, name) for of in ('compute'
 fn every_region_of_the_sdk_has_correct_endpoints() {
     let output = Command::new(python()).args(["-c", LIST]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let theirs: BTreeMap<String, [String; 2]> = serde_json::from_slice(&output.stdout).unwrap();
-    let ours = theirs.keys().map(|text| {
+    let listed: BTreeMap<String, [String; 2]> = serde_json::from_slice(&output.stdout).unwrap();
+    let ours = listed.keys().map(|text| {
         let name = RegionName::new(text).unwrap();
         let realm = name.realm().unwrap_or_else(|| panic!("{text} is of no realm"));
         let Endpoints { core, auth } = Region::new(name, realm).endpoints();
         (text.clone(), [core, auth].map(|endpoint| endpoint.to_string()))
     });
-    assert!(theirs.len() > 100, "{}", theirs.len());
-    assert_eq!(ours.collect::<BTreeMap<_, _>>(), theirs);
+    assert!(listed.len() > 100, "{}", listed.len());
+    assert_eq!(ours.collect::<BTreeMap<_, _>>(), listed);
 }

@@ -185,10 +185,10 @@ fn the_calling_thread_stays_outside() {
     let of = |[status, mounts]: [std::io::Result<String>; 2]| limits(&status.unwrap(), &mounts.unwrap());
     cell.node
         .run(|| {
-            let mine = of(look());
-            let theirs = Container::node_agent().unwrap().run(&image(), || of(look())).unwrap();
-            assert_ne!(theirs, mine);
-            assert_eq!(of(look()), mine);
+            let outside = of(look());
+            let inside = Container::node_agent().unwrap().run(&image(), || of(look())).unwrap();
+            assert_ne!(inside, outside);
+            assert_eq!(of(look()), outside);
         })
         .unwrap();
 }

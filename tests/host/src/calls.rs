@@ -46,7 +46,7 @@ pub struct Traced {
     /// How many calls of that name there were.
     pub made: usize,
     /// The calls that failed, as strace shows them: the same number is another call where the run went another way.
-    pub struck: Vec<String>,
+    pub injected: Vec<String>,
 }
 
 impl Call {
@@ -83,7 +83,7 @@ impl Call {
     }
 
     /// A program with this call failing, or deadly.
-    pub fn befallen(&self, fault: Fault, program: &str, run: impl FnOnce(Command) -> Output) -> Traced {
+    pub fn inject(&self, fault: Fault, program: &str, run: impl FnOnce(Command) -> Output) -> Traced {
         let log = tempfile::NamedTempFile::new().unwrap();
         let Self { name, nth, .. } = self;
         let effect = match fault {
@@ -96,13 +96,13 @@ impl Call {
         strace.arg(format!("--trace={name}")).arg(format!("--inject={name}:{effect}")).arg(program);
         let output = run(strace);
         let text = fs::read_to_string(&log).unwrap();
-        let struck: Vec<_> = text.lines().filter(|line| line.contains("(INJECTED)")).map(str::to_owned).collect();
+        let injected: Vec<_> = text.lines().filter(|line| line.contains("(INJECTED)")).map(str::to_owned).collect();
         let hit = match fault {
             // strace ends as its tracee did.
             Fault::Kill => output.status.signal() == Some(nix::libc::SIGKILL),
-            _ => !struck.is_empty(),
+            _ => !injected.is_empty(),
         };
-        Traced { output, hit, made: text.matches(&format!("{name}(")).count(), struck }
+        Traced { output, hit, made: text.matches(&format!("{name}(")).count(), injected }
     }
 }
 

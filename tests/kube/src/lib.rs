@@ -34,6 +34,7 @@
 //! neither is there, `start` fails and says how to get them.
 
 mod account;
+mod api_faults;
 mod apply;
 mod arguments;
 mod assets;
@@ -43,7 +44,6 @@ mod identity;
 mod programs;
 mod server;
 mod waiting;
-mod weather;
 
 pub use account::{Bound, ServiceAccount};
 pub use assets::{Assets, Building};

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::account::{Bound, ServiceAccount};
+use crate::api_faults::{self, Throttle};
 use crate::apply;
 use crate::arguments::{Listen, file};
 use crate::assets::Assets;
@@ -19,7 +20,6 @@ use crate::authority::Authority;
 use crate::etcd;
 use crate::identity::Identity;
 use crate::programs::{Programs, Site};
-use crate::weather::{self, Throttle};
 use anyhow::{Context, Result, anyhow};
 
 /// How often other ports are tried when one is in use.
@@ -211,7 +211,7 @@ impl ApiServer {
 
     /// Restarts it with all history gone: a watch that goes on from what was read before answers 410.
     pub async fn expire(&self) -> Result<()> {
-        weather::move_on(&self.client(&self.admin)?).await?;
+        api_faults::move_on(&self.client(&self.admin)?).await?;
         etcd::compact(self.listen.etcd).await?;
         // Its watch cache remembers what etcd has forgotten.
         self.restart()
@@ -220,7 +220,7 @@ impl ApiServer {
     /// Has every request of a user (`system:serviceaccount:NAMESPACE:NAME` for an account) refused with 429, until
     /// [`ApiServer::unthrottle`] or the end of the calling runtime. One user at a time.
     pub async fn throttle(&self, user: &str) -> Result<()> {
-        let occupier = config(self.kubeconfig(&self.user(weather::OCCUPIER, None)?)?)?;
+        let occupier = config(self.kubeconfig(&self.user(api_faults::OCCUPIER, None)?)?)?;
         let throttle = Throttle::of(user, &self.client(&self.admin)?, occupier).await?;
         *self.throttle.lock().unwrap_or_else(PoisonError::into_inner) = Some(throttle);
         Ok(())

@@ -11,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use sandbox::{Agent, NodeSpec, SubnetSpec, Vcn, VnicSpec};
 
-use super::agent::{AFTERCARE, Interval, Process, cluster};
+use super::agent::{Interval, Process, SETTLE_TIME, cluster};
 use super::controller::{Controller, with_channel};
 
 /// Where the container has the tree until it covers the machine's own files.
@@ -52,7 +52,7 @@ pub(crate) fn measure(bin_dir: &Path, over: Duration) -> anyhow::Result<Interval
     agent.wait_ready(&node)?;
     let controller = Controller::of(identity, &node, &server)?;
     let process = Process::of(&agent)?;
-    std::thread::sleep(AFTERCARE + SETTLED);
+    std::thread::sleep(SETTLE_TIME + SETTLED);
     let wait = || {
         std::thread::sleep(over / 2);
         let summary = controller.poll(&node)?;

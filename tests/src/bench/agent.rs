@@ -18,7 +18,7 @@ const VNICS: usize = 2;
 
 /// Announcements are repeated after a second, and connections of freed addresses gathered for a moment: then a burst's
 /// work is done.
-pub(super) const AFTERCARE: Duration = Duration::from_secs(3);
+pub(super) const SETTLE_TIME: Duration = Duration::from_secs(3);
 
 /// What was found out.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Footprint {
     /// All ADDs at once.
     pub(crate) adds: Interval,
     /// With those pods there, and nothing else going on.
-    pub(crate) laden: Interval,
+    pub(crate) loaded: Interval,
     /// All DELs at once.
     pub(crate) dels: Interval,
 }
@@ -61,7 +61,7 @@ pub(crate) fn measure(bin_dir: &Path, pods: usize, over: Duration) -> anyhow::Re
     let controller = Controller::of(identity, &node, &server)?;
     let process = Process::of(&agent)?;
     // What a start needs is not what idling needs.
-    std::thread::sleep(AFTERCARE);
+    std::thread::sleep(SETTLE_TIME);
     // Once in each, although the controller polls only once in four minutes.
     let wait = |time: Duration| {
         std::thread::sleep(time / 2);
@@ -73,12 +73,12 @@ pub(crate) fn measure(bin_dir: &Path, pods: usize, over: Duration) -> anyhow::Re
     let runtime = Runtime::of(&node)?;
     let names = (0..pods).map(|number| node.add_pod(&format!("bench-pod-{number}")));
     let added = names.collect::<Result<Vec<_>, _>>()?;
-    let (adds, attachments) = process.during(AFTERCARE, || all_at_once(&added, |(_, pod)| Ok(runtime.add(pod)?)))?;
-    let (laden, ()) = process.during(Duration::ZERO, || wait(over))?;
+    let (adds, attachments) = process.during(SETTLE_TIME, || all_at_once(&added, |(_, pod)| Ok(runtime.add(pod)?)))?;
+    let (loaded, ()) = process.during(Duration::ZERO, || wait(over))?;
     let (dels, _) = process
-        .during(AFTERCARE, || all_at_once(&added, |(number, pod)| del(&runtime, pod, attachments.get(number))))?;
+        .during(SETTLE_TIME, || all_at_once(&added, |(number, pod)| del(&runtime, pod, attachments.get(number))))?;
     agent.stop()?;
-    Ok(Footprint { pods, over, idle, adds, laden, dels })
+    Ok(Footprint { pods, over, idle, adds, loaded, dels })
 }
 
 fn vcn(pods: usize) -> anyhow::Result<Vcn> {

@@ -15,7 +15,7 @@ const PLUGIN_BYTES: u64 = 2 << 20;
 
 /// The most resident memory of an idle agent, and of one with a full node of pods, in KiB.
 const IDLE_KIB: u64 = 12 << 10;
-const LADEN_KIB: u64 = 16 << 10;
+const LOADED_KIB: u64 = 16 << 10;
 
 /// The most of a node with eight GPUs: resident memory in KiB, and the share of a processor.
 const ACCELERATED_KIB: u64 = 16 << 10;
@@ -98,7 +98,7 @@ pub(crate) fn singles_table(text: &mut String, title: &str, singles: &[SingleTim
 
 /// What the agent takes, stretch by stretch.
 fn agent_table(text: &mut String, footprint: &Footprint) -> anyhow::Result<()> {
-    let Footprint { pods, over, idle, adds, laden, dels } = footprint;
+    let Footprint { pods, over, idle, adds, loaded, dels } = footprint;
     writeln!(
         text,
         "\n| agent | wall | CPU, with what comes after | CPU / wall | resident at the end | at most |\n|---|---|---|---|---|---|"
@@ -107,7 +107,7 @@ fn agent_table(text: &mut String, footprint: &Footprint) -> anyhow::Result<()> {
     for (what, stretch) in [
         (format!("{seconds} s idle, no pods"), idle),
         (format!("{pods} ADDs at once"), adds),
-        (format!("{seconds} s idle, {pods} pods"), laden),
+        (format!("{seconds} s idle, {pods} pods"), loaded),
         (format!("{pods} DELs at once"), dels),
     ] {
         let Interval { wall, cpu, resident, peak } = stretch;
@@ -124,11 +124,11 @@ fn agent_table(text: &mut String, footprint: &Footprint) -> anyhow::Result<()> {
 
 /// What was promised of the agent.
 fn agent_targets(text: &mut String, footprint: &Footprint) -> anyhow::Result<()> {
-    let Footprint { pods, idle, adds, laden, .. } = footprint;
+    let Footprint { pods, idle, adds, loaded, .. } = footprint;
     for (what, kib, most) in [
         ("agent, idle".to_owned(), idle.peak, IDLE_KIB),
-        (format!("agent, at {pods} pods"), laden.peak, LADEN_KIB),
-        (format!("agent, through a burst of {pods} ADDs"), adds.peak, LADEN_KIB),
+        (format!("agent, at {pods} pods"), loaded.peak, LOADED_KIB),
+        (format!("agent, through a burst of {pods} ADDs"), adds.peak, LOADED_KIB),
     ] {
         writeln!(text, "| {what} | {kib} KiB | ≤ {most} | {} |", verdict(kib <= most))?;
     }

@@ -147,12 +147,12 @@ impl ObservedVnic {
     }
 
     /// Whether it is going, whatever its attachment's state.
-    pub(crate) const fn is_going(&self) -> bool {
+    pub(crate) const fn is_terminating(&self) -> bool {
         matches!(self.vnic.value.lifecycle_state, VnicState::Terminating | VnicState::Terminated)
     }
 
     /// Whether it is still being created, which is possible while its attachment is ATTACHED.
-    pub(crate) const fn is_coming(&self) -> bool {
+    pub(crate) const fn is_provisioning(&self) -> bool {
         matches!(self.vnic.value.lifecycle_state, VnicState::Provisioning)
     }
 

@@ -39,11 +39,11 @@ impl ObjectPlanner<'_> {
     /// A VNIC is listed.
     fn with_vnic(&mut self, live: &ObservedAttachment, state: InstanceState) -> AttachmentStatus {
         let case = self.case;
-        let is_going = live.vnic.as_ref().is_some_and(ObservedVnic::is_going);
-        self.plan.waits |= is_going;
+        let is_terminating = live.vnic.as_ref().is_some_and(ObservedVnic::is_terminating);
+        self.plan.waits |= is_terminating;
         match (live.state(), &live.vnic) {
-            (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, self.plan),
-            (AttachmentState::Attached, Some(vnic)) if !is_going => self.present(vnic),
+            (AttachmentState::Attached, Some(vnic)) if vnic.is_provisioning() => being_made(case, live, self.plan),
+            (AttachmentState::Attached, Some(vnic)) if !is_terminating => self.present(vnic),
             // One 404 for an attachment that is listed changes no report.
             (AttachmentState::Attached, None) if case.state.unseen_reconciles < 2 && case.is_reported_vnic(live) => {
                 self.plan.waits = true;

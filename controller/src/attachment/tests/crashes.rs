@@ -17,14 +17,14 @@ enum Story {
     /// A VNIC and its addresses are created.
     Attach,
     /// The same, and the object is deleted before another process takes over.
-    Forsake,
+    AttachAndDelete,
     /// They are created again, because they were detached.
     AttachAgain,
     Detach,
     Leave,
 }
 
-const STORIES: [Story; 5] = [Story::Attach, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave];
+const STORIES: [Story; 5] = [Story::Attach, Story::AttachAndDelete, Story::AttachAgain, Story::Detach, Story::Leave];
 
 /// Answers of the API server: a conflict, and one of all the others, which are treated alike.
 const REFUSALS: [u16; 2] = [409, 500];
@@ -49,11 +49,11 @@ impl Story {
                 object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into();
             }
         });
-        if !matches!(self, Self::Attach | Self::Forsake) {
+        if !matches!(self, Self::Attach | Self::AttachAndDelete) {
             scene.settle().await;
         }
         match self {
-            Self::Attach | Self::Forsake => {}
+            Self::Attach | Self::AttachAndDelete => {}
             Self::AttachAgain => scene.cloud.detach_behind(&scene.live()[0].id),
             Self::Detach | Self::Leave => scene.delete("a"),
         }
@@ -79,7 +79,7 @@ impl Story {
                 assert_eq!((live.len(), &*scene.ready("a")), (1, "True Ready"), "{when}");
                 assert_eq!(scene.extra_addresses(Family::Ipv4).await.len(), 3, "{when}");
             }
-            Self::Detach | Self::Forsake => assert_eq!((live.len(), scene.exists("a")), (0, false), "{when}"),
+            Self::Detach | Self::AttachAndDelete => assert_eq!((live.len(), scene.exists("a")), (0, false), "{when}"),
             Self::Leave => {
                 assert_eq!((live.len(), scene.exists("a"), scene.count("DetachVnic")), (1, false, 0), "{when}");
                 let left =
@@ -104,7 +104,7 @@ async fn killed(story: Story, at: KillPoint, done: bool) -> bool {
             Err(_) => {
                 killed = true;
                 scene.restart();
-                if story == Story::Forsake {
+                if story == Story::AttachAndDelete {
                     scene.delete("a");
                 }
             }
@@ -133,14 +133,14 @@ async fn refused(story: Story, write: usize, code: u16, times: usize, restarts: 
     let left = |scene: &Scene| scene.objects.refuse.lock().unwrap().map_or(0, |left| left.times);
     let mut ended = false;
     for look in 0..40 {
-        if look == 3 && story == Story::Forsake {
+        if look == 3 && story == Story::AttachAndDelete {
             scene.delete("a");
         }
         let before = left(&scene);
         let next = scene.reconcile().await;
         assert!(scene.live().len() <= 1, "{when}: {:?}", scene.calls());
         ended = matches!(next, NextReconcile::Settled(_) | NextReconcile::Stuck(_) | NextReconcile::Gone)
-            && (story != Story::Forsake || look >= 3);
+            && (story != Story::AttachAndDelete || look >= 3);
         if ended {
             break;
         }

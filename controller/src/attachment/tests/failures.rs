@@ -189,11 +189,11 @@ async fn drifted_objects_are_reconciled_soon() {
 #[tokio::test(start_paused = true)]
 async fn statuses_of_refused_objects_do_not_change() {
     let (throttled, away) = ((429, "TooManyRequests"), (503, "ServiceUnavailable"));
-    let (locked, nobody) = ((409, "IncorrectState"), (401, "NotAuthenticated"));
+    let (locked, unauthenticated) = ((409, "IncorrectState"), (401, "NotAuthenticated"));
     for (refusal, reported) in [
         (throttled, "Unknown Throttled"),
         (away, "Unknown OciUnavailable"),
-        (nobody, "Unknown NotAuthenticated"),
+        (unauthenticated, "Unknown NotAuthenticated"),
         (locked, "False InstanceBusy"),
     ] {
         // The earlier refusal: a 409 is reported only until there is no answer.

@@ -20,7 +20,7 @@ pub(super) fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
     PodNetwork::There(NativePodNetwork::parse(document.to_string().as_bytes()).unwrap())
 }
 
-fn says(scene: &Scene, pod_network: PodNetwork) {
+fn set_pod_network(scene: &Scene, pod_network: PodNetwork) {
     scene.objects.pod_network.lock().unwrap().0 = Some(pod_network);
 }
 
@@ -31,7 +31,7 @@ fn pod_network_reads(scene: &Scene) -> usize {
 #[tokio::test(start_paused = true)]
 async fn attaches_wait_for_oke_with_backoff() {
     let scene = Scene::with(4);
-    says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
+    set_pod_network(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     scene.reconcile().await;
     assert_eq!(scene.reported("a"), ["False PodNetworkPending", "False PodNetworkPending"]);
@@ -46,10 +46,10 @@ async fn attaches_wait_for_oke_with_backoff() {
     }
     assert_eq!(pauses, [(30, 2), (60, 3), (120, 4), (120, 5), (120, 6)]);
     assert_eq!((pod_network_reads(&scene) - before, scene.statuses(), scene.count("AttachVnic")), (5, written, 0));
-    says(&scene, npn("BACKOFF", "FailedToAttachVNIC", &[]));
+    set_pod_network(&scene, npn("BACKOFF", "FailedToAttachVNIC", &[]));
     scene.reconcile().await;
     assert_eq!(scene.message("a"), "NativePodNetwork x is BACKOFF: FailedToAttachVNIC");
-    says(&scene, npn("SUCCESS", "COMPLETED", &["ocid1.vnic.oc1.iad.pods"]));
+    set_pod_network(&scene, npn("SUCCESS", "COMPLETED", &["ocid1.vnic.oc1.iad.pods"]));
     scene.settle().await;
     assert_eq!([scene.reported("a"), scene.reported("b")].concat().concat(), "True AttachedTrue Ready".repeat(2));
 }
@@ -86,7 +86,7 @@ async fn a_detach_waits_for_an_answer() {
     assert_eq!((scene.status("a").vnic_id, scene.count("DetachVnic")), (id, 0));
     let trouble = State::of(scene.store.attachments().get("a").unwrap()).trouble;
     assert_eq!(trouble, None, "it fails no profile");
-    says(&scene, PodNetwork::Absent);
+    set_pod_network(&scene, PodNetwork::Absent);
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 1));
 }

@@ -68,9 +68,9 @@ mod tests {
 
     #[test]
     fn a_lease_of_another_replica_is_taken_after_it_expires() {
-        let theirs = held_by("b");
-        assert_eq!(decide(Some(&theirs), Duration::from_millis(14_999), "a"), LeaseStep::Wait);
-        assert_eq!(decide(Some(&theirs), Duration::from_secs(15), "a"), LeaseStep::Write(theirs));
+        let other = held_by("b");
+        assert_eq!(decide(Some(&other), Duration::from_millis(14_999), "a"), LeaseStep::Wait);
+        assert_eq!(decide(Some(&other), Duration::from_secs(15), "a"), LeaseStep::Write(other));
     }
 
     #[test]
@@ -83,9 +83,9 @@ mod tests {
 
     #[test]
     fn a_deleted_lease_is_created_again_after_it_expires() {
-        let theirs = Record { version: None, ..held_by("b") };
-        assert_eq!(decide(Some(&theirs), Duration::from_millis(14_999), "a"), LeaseStep::Wait);
-        assert_eq!(decide(Some(&theirs), Duration::from_secs(15), "a"), LeaseStep::Create(theirs.clone()));
-        assert_eq!(decide(Some(&theirs), Duration::ZERO, "b"), LeaseStep::Create(theirs));
+        let other = Record { version: None, ..held_by("b") };
+        assert_eq!(decide(Some(&other), Duration::from_millis(14_999), "a"), LeaseStep::Wait);
+        assert_eq!(decide(Some(&other), Duration::from_secs(15), "a"), LeaseStep::Create(other.clone()));
+        assert_eq!(decide(Some(&other), Duration::ZERO, "b"), LeaseStep::Create(other));
     }
 }

@@ -52,9 +52,9 @@ impl Engine {
             let is_changing = node.state.is_unsettled() && node.state != FilesState::Due;
             is_changing || self.files.has_just_ended(node.name, world.now)
         };
-        actions.hurry.extend(nodes.iter().filter(is_moving).map(|node| node.name.to_owned()));
-        actions.hurry.extend(pods.iter().map(|pod| pod.node.clone()));
-        actions.hurry.extend(actions.files.create.iter().map(|request| request.node.clone()));
+        actions.due_summaries.extend(nodes.iter().filter(is_moving).map(|node| node.name.to_owned()));
+        actions.due_summaries.extend(pods.iter().map(|pod| pod.node.clone()));
+        actions.due_summaries.extend(actions.files.create.iter().map(|request| request.node.clone()));
         self.files.retain(world.now, |node| self.nodes.contains_key(node), |node| !unsettled.contains(node));
         let waiting: Vec<String> = actions.files.confirm.iter().map(|confirm| confirm.node.clone()).collect();
         for node in waiting {

@@ -422,7 +422,7 @@ impl Cluster {
             World { policies, nodes, stopped, cluster: "c", term, grants: &GRANTS, pods: Some(&pods), now, growth };
         let actions = self.engine.step(&world);
         assert!(actions.send.iter().all(|(_, document)| document.term == self.term));
-        let moving = actions.hurry.len();
+        let moving = actions.due_summaries.len();
         self.next_step = self.now + if moving > 0 || !actions.read.is_empty() { 3 * SECOND } else { 15 * SECOND };
         let moved = self.engine.in_flight();
         self.most_moving = self.most_moving.max(moved);
@@ -446,7 +446,7 @@ impl Cluster {
     }
 
     fn carry_out(&mut self, actions: Actions) {
-        let Actions { send, read, hurry, files, statuses, finalizers, grow } = actions;
+        let Actions { send, read, due_summaries, files, statuses, finalizers, grow } = actions;
         let now = self.now;
         for request in grow {
             let name = request.key().task_name();
@@ -457,7 +457,7 @@ impl Cluster {
                 return;
             }
         }
-        for node in hurry {
+        for node in due_summaries {
             let agent = self.agent(&node);
             agent.next_poll = agent.next_poll.min(agent.answered.map_or(now, |answered| now.max(answered + POLL)));
         }

@@ -99,7 +99,7 @@ fn proven_for(
     let node = &input.running.node;
     let (answered, is_moved) = {
         let mut roster = context.roster.lock();
-        (roster.last_answer(node), roster.hurry(node, POLL, Instant::now()))
+        (roster.last_answer(node), roster.poll_within(node, POLL, Instant::now()))
     };
     if is_moved {
         context.roster.changed().notify_one();

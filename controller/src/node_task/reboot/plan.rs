@@ -278,12 +278,12 @@ fn uncertain(run: &RebootRun<'_>, node: Option<&NodeFacts<'_>>, refusal: Option<
 fn prove(run: &RebootRun<'_>, facts: &RebootFacts<'_>, node: Option<&NodeFacts<'_>>) -> Next {
     let is_bare_metal = node.is_some_and(|node| node.is_bare_metal);
     let limit = if is_bare_metal { PROOF_LIMIT_BARE_METAL } else { PROOF_LIMIT };
-    let is_heard = node.is_none_or(|node| node.agent != AgentBoot::Pending);
+    let has_report = node.is_none_or(|node| node.agent != AgentBoot::Pending);
     match (proof(run, node), facts.proven_for) {
         (Ok(()), Some(held)) if held >= PROOF_HOLD && run.is_canceled => Next::End(End::Canceled),
         (Ok(()), Some(held)) if held >= PROOF_HOLD => Next::End(End::Succeeded),
         (Ok(()), held) => Next::Wait(format!("rebooted, and healthy for {} s", held.unwrap_or_default().as_secs())),
-        (Err(missing), _) if run.is_over(limit) && is_heard => match node {
+        (Err(missing), _) if run.is_over(limit) && has_report => match node {
             Some(_) => Next::End(End::FailedCordoned(TaskReason::NotProven, missing)),
             None => fail(TaskReason::NodeGone, "it was reset, and did not come back".to_owned()),
         },

@@ -12,7 +12,7 @@ use crate::cluster::store::StoreUpdate;
 use crate::node_task::action::EnabledActions;
 use crate::node_task::ages::Ages;
 use crate::node_task::memory::Memory;
-use crate::node_task::objects::{TaskObjects, slim};
+use crate::node_task::objects::{TaskObjects, bounded};
 use crate::node_task::occupancy::Occupancy;
 use crate::node_task::plan::{BusyNodes, FinalizerChange, TaskInput, World, leftovers, plan};
 use crate::node_task::results::TaskClock;
@@ -177,7 +177,7 @@ fn unreadable_task_keeps_its_node_busy_and_is_undone_when_deleted() {
             "deletionTimestamp": deletion });
         let later = json!({ "metadata": metadata, "spec": { "node": "10.0.0.1", "action": { "restartUnit": { "unit": "later.service" } } },
             "status": { "state": "Running", "cursor": "10.0.0.1", "running": running } });
-        let received = slim(serde_json::from_value(later).unwrap());
+        let received = bounded(serde_json::from_value(later).unwrap());
         assert!(received.0.is_err());
         objects.take(StoreUpdate::One(received));
         objects.by_age().remove(0)

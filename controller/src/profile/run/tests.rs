@@ -68,7 +68,7 @@ async fn a_profile_paused_during_creation_creates_no_more() {
     let (nominated, store_of) = (watch::Sender::default(), store.clone());
     let profiles =
         Profiles { client, store: store_of, nominated, metrics, events, grace: GRACE, round, chance: || 1.0 };
-    let playing = async {
+    let checks = async {
         while server.lock().unwrap().requested.len() < 10 {
             sleep(Duration::from_millis(1)).await;
         }
@@ -81,7 +81,7 @@ async fn a_profile_paused_during_creation_creates_no_more() {
     };
     tokio::select! {
         () = profiles.run() => {}
-        () = playing => {}
+        () = checks => {}
     }
 }
 
@@ -95,7 +95,7 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
     let store_of = store.clone();
     let profiles =
         Profiles { client: client_of, store: store_of, nominated, metrics, events, grace, round, chance: || 1.0 };
-    let playing = async {
+    let checks = async {
         let began = Instant::now();
         sleep(Duration::from_mins(1)).await;
         let first = server.lock().unwrap().requested.len();
@@ -123,7 +123,7 @@ async fn a_profile_refused_for_a_thousand_nodes_tries_ten() {
     tokio::select! {
         () = profiles.run() => {}
         () = writer.run(client, "c".to_owned(), || 1.0) => {}
-        () = playing => {}
+        () = checks => {}
     }
 }
 

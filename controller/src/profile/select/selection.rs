@@ -36,7 +36,7 @@ pub(crate) struct Selection<'a> {
     /// profile are among `nodes` as well.
     pub unconfirmed: BTreeMap<Ocid, Unconfirmed<'a>>,
     /// Selected nodes without an instance yet.
-    pub unborn: BTreeSet<&'a str>,
+    pub without_instance: BTreeSet<&'a str>,
     /// Selected nodes that get nothing, and why: they are not instances, or another node has the instance.
     pub excluded: BTreeMap<&'a str, String>,
 }
@@ -185,7 +185,7 @@ impl<'a> Selections<'a> {
                     self.problems.extend(selection.take(node, instance, confirmation));
                 }
                 (None, _, None) if is_requested => {
-                    selection.unborn.insert(node.name.as_str());
+                    selection.without_instance.insert(node.name.as_str());
                 }
                 (None, _, Some(error)) if is_requested => {
                     selection.excluded.insert(&node.name, "its providerID names no OCI instance".to_owned());
@@ -236,7 +236,7 @@ impl<'a> Selection<'a> {
             nodes: BTreeMap::new(),
             undecided: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
-            unborn: BTreeSet::new(),
+            without_instance: BTreeSet::new(),
             excluded: BTreeMap::new(),
         }
     }
@@ -280,8 +280,8 @@ impl<'a> Selection<'a> {
         let fixed = self.profile.spec.attachments.iter().find(|template| template.private_ip.is_some());
         let waiting = self.unconfirmed.keys().filter(|instance| self.nodes.contains_key(*instance)).count();
         // A Node without an instance is not confirmed either.
-        let unborn = if self.profile.spec.node_pools.is_empty() { self.unborn.len() } else { 0 };
-        let nodes = self.nodes.len() - waiting + unborn;
+        let without_instance = if self.profile.spec.node_pools.is_empty() { self.without_instance.len() } else { 0 };
+        let nodes = self.nodes.len() - waiting + without_instance;
         if let (Some(template), None, 2..) = (fixed, &self.hold, nodes) {
             let why = format!("attachment {} has privateIp, and the profile selects {nodes} nodes", template.name);
             self.hold = Some(InactiveReason::InvalidSpec(why));

@@ -55,10 +55,10 @@ pub(crate) struct Outcome {
 }
 
 /// Runs it from the start, with a deadline per part, and cleans up.
-pub(crate) async fn tell(cluster: &Cluster, within: Duration) -> Outcome {
+pub(crate) async fn play(cluster: &Cluster, within: Duration) -> Outcome {
     let mut scene = Scene::new(cluster, within);
     let folder = TempDir::new().unwrap();
-    let missing = scene.tell(folder.path()).await.err();
+    let missing = scene.play(folder.path()).await.err();
     let log = std::fs::read_to_string(folder.path().join(LOG)).unwrap();
     cluster.clear().await;
     Outcome { missing, slowest: scene.slowest, log }
@@ -77,7 +77,7 @@ impl<'c> Scene<'c> {
         Self { cluster, vcn, oci, within, slowest: Duration::ZERO, trusted, agents: Vec::new() }
     }
 
-    async fn tell(&mut self, folder: &Path) -> Result<(), &'static str> {
+    async fn play(&mut self, folder: &Path) -> Result<(), &'static str> {
         self.keys().await;
         self.node("a").await;
         self.account().await;

@@ -188,7 +188,7 @@ async fn network_tests_spec_cannot_be_changed() {
         let refused = complaints.iter().any(|(at, why)| at == "spec" && why.contains("cannot be changed"));
         assert!(refused, "{complaints:?}");
     }
-    let mut labelled = old.clone();
-    labelled["metadata"]["labels"] = json!({ "a": "b" });
-    assert!(try_replace(&client, &old, &labelled).await.is_ok());
+    let mut labeled = old.clone();
+    labeled["metadata"]["labels"] = json!({ "a": "b" });
+    assert!(try_replace(&client, &old, &labeled).await.is_ok());
 }

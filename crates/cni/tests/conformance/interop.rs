@@ -85,11 +85,11 @@ fn rscni_types_understands_every_field_of_our_results() {
         for key in ["ips", "routes", "dns"] {
             assert_eq!(decoded[key], ours[key], "{version} {key}");
         }
-        for (theirs, ours) in
+        for (reference, ours) in
             decoded["interfaces"].as_array().unwrap().iter().zip(ours["interfaces"].as_array().unwrap())
         {
             for (key, value) in ours.as_object().unwrap() {
-                assert_eq!(&theirs[key], value, "{version} {key}");
+                assert_eq!(&reference[key], value, "{version} {key}");
             }
         }
     }

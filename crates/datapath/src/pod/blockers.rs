@@ -34,7 +34,10 @@ impl fmt::Display for Blocker {
                 write!(f, "{inside}{link} has ARP switched off: link set {link} arp on")
             }
             Self::NoLinkLocal(link, address) => {
-                write!(f, "{link}, the link of the pod's VNIC, has no IPv6 link-local address to resolve its router from")?;
+                write!(
+                    f,
+                    "{link}, the link of the pod's VNIC, has no IPv6 link-local address to resolve its router from"
+                )?;
                 match address {
                     Some(address) => write!(f, ": addr add {address} dev {link} nodad"),
                     None => Ok(()),

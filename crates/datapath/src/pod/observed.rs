@@ -179,6 +179,6 @@ pub(super) fn rules(held: &[IpAddr], seen: &Snapshot) -> impl Iterator<Item = Ob
 pub(crate) fn source_of_a_pod(rule: &Rule) -> Option<IpNetwork> {
     let ours = rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
     let narrower =
-        rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.suppress.is_some() || rule.unmodelled;
+        rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.suppress.is_some() || rule.unmodeled;
     rule.from.filter(|_| ours && !narrower)
 }

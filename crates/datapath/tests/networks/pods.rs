@@ -1,4 +1,4 @@
-//! The host's side of running pods on a real kernel: whatever is broken of it is found and mended, what is not a pod's stays,
+//! The host's side of running pods on a real kernel: whatever is broken of it is found and repaired, what is not a pod's stays,
 //! and a full node costs milliseconds.
 
 use std::net::IpAddr;
@@ -69,7 +69,7 @@ fn texts(steps: &[Step]) -> Vec<String> {
 
 /// Breaks an object of the first of three pods by a script, in which `VETH` is its host end, and repairs it. Returns the steps,
 /// and checks that none is left.
-fn mended(script: &str) -> Vec<String> {
+fn repaired(script: &str) -> Vec<String> {
     let mut repairs = Vec::new();
     on_a_host(3, |places, pods| {
         assert_eq!(texts(&todo(pods, places)), [""; 0]);
@@ -140,10 +140,13 @@ fn each_broken_object_of_the_hosts_side_is_repaired_alone() {
             ],
         ),
     ] {
-        let mended = mended(script);
-        assert!(mended.len() == repairs.len() || !all, "{script}: {mended:#?}");
+        let repaired = repaired(script);
+        assert!(repaired.len() == repairs.len() || !all, "{script}: {repaired:#?}");
         for repair in repairs.iter().map(|repair| repair.replace("VETH", host.as_str())) {
-            assert!(mended.iter().any(|step| step.starts_with(&repair)), "{script}: {repair} is not in {mended:#?}");
+            assert!(
+                repaired.iter().any(|step| step.starts_with(&repair)),
+                "{script}: {repair} is not in {repaired:#?}"
+            );
         }
     }
 }

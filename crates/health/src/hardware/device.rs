@@ -131,14 +131,14 @@ impl Device {
         self.slot = self.slot.or(other.slot);
         self.numa = self.numa.or(other.numa);
         self.last_event_unix_millis = self.last_event_unix_millis.or(other.last_event_unix_millis);
-        for (mine, its) in [
+        for (own, its) in [
             (&mut self.uuid, other.uuid),
             (&mut self.names, other.names),
             (&mut self.port_state, other.port_state),
             (&mut self.last_event, other.last_event),
         ] {
-            if mine.is_none() {
-                *mine = its;
+            if own.is_none() {
+                *own = its;
             }
         }
     }

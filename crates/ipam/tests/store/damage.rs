@@ -12,7 +12,7 @@ use crate::node::{boot, everything, pools, record, request, reserve};
 const SECOND_TIME: BootTime = BootTime(9);
 
 /// Three pods, one of them under way, and an address that was freed.
-fn worn(dir: &Path, pools: &Pools) -> Store {
+fn used_store(dir: &Path, pools: &Pools) -> Store {
     let store = Store::new(dir, boot());
     for id in ["a", "b", "c", "d"] {
         reserve(&store, pools, id).unwrap();
@@ -44,7 +44,7 @@ fn files(dir: &Path) -> BTreeSet<String> {
 #[test]
 fn truncated_index_is_refused_and_rebuilt_from_records() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
-    let store = worn(dir.path(), &pools);
+    let store = used_store(dir.path(), &pools);
     let before = held(&store);
     let path = dir.path().join("allocations.json");
     let whole = fs::read(&path).unwrap();
@@ -68,7 +68,7 @@ fn truncated_index_is_refused_and_rebuilt_from_records() {
 fn truncated_record_is_refused_and_only_this_record_set_aside() {
     for length in 0.. {
         let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
-        let store = worn(dir.path(), &pools);
+        let store = used_store(dir.path(), &pools);
         let path = record(dir.path(), "tentative");
         let whole = fs::read(&path).unwrap();
         if length == whole.len() {
@@ -95,13 +95,13 @@ fn truncated_record_is_refused_and_only_this_record_set_aside() {
 #[test]
 fn flipped_bit_is_detected_before_an_address_is_held_twice() {
     let (dir, pools) = (tempfile::tempdir_in("/dev/shm").unwrap(), pools("10.9.1.0/28"));
-    let store = worn(dir.path(), &pools);
+    let store = used_store(dir.path(), &pools);
     let before = held(&store);
     let index = dir.path().join("allocations.json");
     let kept = record(dir.path(), "tentative");
     let (whole, whole_record) = (fs::read(&index).unwrap(), fs::read(&kept).unwrap());
     let snapshot = everything(dir.path());
-    let (mut refused, mut unharmed) = (0, 0);
+    let (mut refused, mut unaffected) = (0, 0);
     for (path, bytes) in [(&index, &whole), (&kept, &whole_record)] {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
@@ -116,7 +116,7 @@ fn flipped_bit_is_detected_before_an_address_is_held_twice() {
                     let noticed = store.sweep().unwrap_err();
                     assert!(matches!(noticed, Error::Damaged { .. }), "bit {bit}: {noticed}");
                 }
-                Ok(_) => unharmed += 1,
+                Ok(_) => unaffected += 1,
                 Err(Error::Damaged { path: named, .. } | Error::TooNew { path: named, .. }) => {
                     assert!(files(dir.path()).contains(named.file_name().unwrap().to_str().unwrap()));
                     refused += 1;
@@ -129,7 +129,7 @@ fn flipped_bit_is_detected_before_an_address_is_held_twice() {
             snapshot.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
         }
     }
-    assert!(refused > 500 && unharmed > 500, "{refused} {unharmed}");
+    assert!(refused > 500 && unaffected > 500, "{refused} {unaffected}");
 }
 
 /// As when an old folder was put back. The holder according to the index keeps the address.
@@ -138,14 +138,14 @@ fn unindexed_record_of_held_address_is_set_aside() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/32"));
     let store = Store::new(dir.path(), boot());
     add(&store, &pools, "old").unwrap();
-    let stray = record(dir.path(), "json");
-    let of_old = fs::read(&stray).unwrap();
+    let unindexed = record(dir.path(), "json");
+    let of_old = fs::read(&unindexed).unwrap();
     store.update(|held| Ok::<_, Error>(held.release(&request("old").key, BootTime(2)))).unwrap();
     add(&store, &pools, "new").unwrap();
     let before = store.read().unwrap();
-    fs::write(&stray, &of_old).unwrap();
+    fs::write(&unindexed, &of_old).unwrap();
     for error in [store.sweep().unwrap_err(), store.update(|_| Ok::<_, Error>(())).unwrap_err()] {
-        assert!(matches!(&error, Error::Damaged { path, .. } if *path == stray), "{error}");
+        assert!(matches!(&error, Error::Damaged { path, .. } if *path == unindexed), "{error}");
     }
     assert_eq!(store.read().unwrap(), before);
     let aside = store.set_aside().unwrap().unwrap();
@@ -164,7 +164,7 @@ fn special_file_is_treated_as_damage_and_set_aside() {
     ];
     for plant in plant {
         let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
-        let store = worn(dir.path(), &pools);
+        let store = used_store(dir.path(), &pools);
         let before = held(&store);
         for path in [dir.path().join("allocations.json"), record(dir.path(), "tentative")] {
             fs::remove_file(&path).unwrap();
@@ -228,7 +228,7 @@ fn index_rewritten_by_another_program_reads_the_same() {
 #[test]
 fn lost_index_is_rebuilt_from_records_before_release() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
-    let store = worn(dir.path(), &pools);
+    let store = used_store(dir.path(), &pools);
     let before = store.read().unwrap().allocations;
     fs::remove_file(dir.path().join("allocations.json")).unwrap();
     assert!(store.read().unwrap().is_empty(), "so that a reader makes sure first");
@@ -245,7 +245,7 @@ fn lost_index_is_rebuilt_from_records_before_release() {
 #[test]
 fn sweep_removes_remains_of_killed_verbs() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
-    let store = worn(dir.path(), &pools);
+    let store = used_store(dir.path(), &pools);
     let folder = dir.path().join("allocations");
     // A DEL that removed its record and did not get to the index, an ADD that staged its record and no more.
     fs::remove_file(record(dir.path(), "tentative")).unwrap();
@@ -262,7 +262,7 @@ fn sweep_removes_remains_of_killed_verbs() {
 #[test]
 fn del_removes_files_staged_by_killed_add() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
-    let store = worn(dir.path(), &pools);
+    let store = used_store(dir.path(), &pools);
     let before = everything(dir.path());
     // As it leaves them: the ADD is carried out elsewhere, and what it has made is put where it is staged.
     let elsewhere = tempfile::tempdir().unwrap();
@@ -279,7 +279,7 @@ fn del_removes_files_staged_by_killed_add() {
 #[test]
 fn one_damaged_record_hides_no_other() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
-    let store = worn(dir.path(), &pools);
+    let store = used_store(dir.path(), &pools);
     fs::write(record(dir.path(), "tentative"), "{").unwrap();
     let (sound, trouble) = store.read_sound().unwrap();
     assert_eq!(sound.allocations.len(), 2);

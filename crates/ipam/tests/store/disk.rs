@@ -29,11 +29,11 @@ fn on_a_small_disk(body: impl FnOnce(&Path) + Send) {
 
 /// Leaves so many pages free.
 fn fill(dir: &Path, free: usize) {
-    let path = dir.join("ballast");
-    let mut ballast = fs::File::create(&path).unwrap();
-    while ballast.write_all(&[0; PAGE]).is_ok() {}
+    let path = dir.join("filler");
+    let mut filler = fs::File::create(&path).unwrap();
+    while filler.write_all(&[0; PAGE]).is_ok() {}
     let full = fs::metadata(&path).unwrap().len();
-    ballast.set_len(full - u64::try_from(free * PAGE).unwrap()).unwrap();
+    filler.set_len(full - u64::try_from(free * PAGE).unwrap()).unwrap();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn full_disk_fails_add_without_change_but_del_succeeds() {
         assert!(store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, now))).unwrap().is_some());
         assert_eq!(store.read().unwrap().freed.len(), 1, "its address cools down");
         // And with room everything does.
-        fs::remove_file(dir.join("ballast")).unwrap();
+        fs::remove_file(dir.join("filler")).unwrap();
         assert!(reserve(&store, &all, "c").is_ok());
     });
 }

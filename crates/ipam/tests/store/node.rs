@@ -51,13 +51,13 @@ pub(crate) fn record(dir: &Path, extension: &str) -> PathBuf {
     first
 }
 
-/// Every file and what is in it, but for the ballast.
+/// Every file and what is in it, but for the filler.
 pub(crate) fn everything(dir: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
         match entry.is_dir() {
             true => all.extend(everything(&entry)),
-            false if entry.ends_with("ballast") => {}
+            false if entry.ends_with("filler") => {}
             false => drop(all.insert(entry.clone(), fs::read_to_string(&entry).unwrap())),
         }
     }

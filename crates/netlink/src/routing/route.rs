@@ -60,7 +60,7 @@ pub struct Route {
     pub mtu: Option<Mtu>,
     /// Read only: it has something that this type does not hold (several next hops, an encapsulation, a TOS, a source
     /// prefix), so it is not our route and cannot be written back.
-    pub unmodelled: bool,
+    pub unmodeled: bool,
 }
 
 /// What a route does with a packet.
@@ -127,7 +127,7 @@ impl Route {
             protocol,
             priority: None,
             mtu: None,
-            unmodelled: false,
+            unmodeled: false,
         }
     }
 
@@ -163,7 +163,7 @@ impl Route {
         route.kind = RouteKind::from(u8::from(header.kind));
         route.onlink = header.flags.contains(RouteFlags::Onlink);
         route.scope_link = family == Family::Ipv4 && header.scope == RouteScope::Link;
-        route.unmodelled = header.tos != 0 || header.source_prefix_length != 0;
+        route.unmodeled = header.tos != 0 || header.source_prefix_length != 0;
         for attribute in attributes::after(payload, header.buffer_len()) {
             match attribute? {
                 (libc::RTA_DST, value) => destination = attributes::address_of(value)?,
@@ -177,7 +177,7 @@ impl Route {
                 (libc::RTA_PREFSRC, value) => route.source = Some(attributes::address_of(value)?),
                 (libc::RTA_PRIORITY, value) => route.priority = Some(attributes::u32_of(value)?),
                 (libc::RTA_METRICS, value) => route.decode_metrics(value)?,
-                (libc::RTA_MULTIPATH | RTA_ENCAP | RTA_NH_ID, _) => route.unmodelled = true,
+                (libc::RTA_MULTIPATH | RTA_ENCAP | RTA_NH_ID, _) => route.unmodeled = true,
                 _ => {}
             }
         }
@@ -344,7 +344,7 @@ impl RouteFilter {
         route.family() == self.family
             && self.table.is_none_or(|table| table == route.table)
             && self.protocol.is_none_or(|protocol| protocol == route.protocol)
-            && self.oif.is_none_or(|oif| oif == route.oif || route.unmodelled)
+            && self.oif.is_none_or(|oif| oif == route.oif || route.unmodeled)
     }
 }
 

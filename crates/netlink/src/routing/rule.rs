@@ -62,7 +62,7 @@ pub struct Rule {
     pub action: RuleAction,
     /// Read only: it has a selector that this type does not hold, or does something else than a lookup, so it is not our rule
     /// and cannot be written back.
-    pub unmodelled: bool,
+    pub unmodeled: bool,
 }
 
 /// What a rule does with the packets that it selects.
@@ -115,7 +115,7 @@ impl Rule {
             protocol,
             inverted: false,
             action: RuleAction::Lookup,
-            unmodelled: false,
+            unmodeled: false,
         }
     }
 
@@ -129,7 +129,7 @@ impl Rule {
         let mut rule = Self::new(family, Priority(0), TableId(header.table.into()), 0);
         rule.inverted = header.flags.contains(RuleFlags::Invert);
         rule.action = header.action.into();
-        rule.unmodelled = rule.action != RuleAction::Lookup || header.tos != 0 || rule.inverted;
+        rule.unmodeled = rule.action != RuleAction::Lookup || header.tos != 0 || rule.inverted;
         let (mut value, mut mask) = (0, 0);
         for attribute in attributes::after(payload, header.buffer_len()) {
             match attribute? {
@@ -146,12 +146,12 @@ impl Rule {
                 (FRA_TABLE, value) => rule.table = TableId(attributes::u32_of(value)?),
                 (FRA_PROTOCOL, value) => rule.protocol = value.first().copied().unwrap_or(0),
                 // The kernel sends it with every rule; all ones means "not used".
-                (FRA_SUPPRESS_IFGROUP, value) => rule.unmodelled |= attributes::u32_of(value)? != u32::MAX,
+                (FRA_SUPPRESS_IFGROUP, value) => rule.unmodeled |= attributes::u32_of(value)? != u32::MAX,
                 (FRA_SUPPRESS_PREFIXLEN, value) => {
                     rule.suppress = Some(attributes::u32_of(value)?).filter(|length| *length != u32::MAX);
                 }
                 (FRA_PAD, _) => {}
-                _ => rule.unmodelled = true,
+                _ => rule.unmodeled = true,
             }
         }
         rule.fwmark = (mask != 0).then_some(Mark { value, mask });

@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use std::net::{IpAddr, UdpSocket};
 
 use netlink::conntrack::{ConntrackSocket, DeletedConnections, counts};
-use tracked::{deliver, flood, fresh, ip, talk};
+use tracked::{deliver, exchange, flood, fresh, ip};
 use vcn::{ConntrackCounts, IfName};
 
 #[test]
 fn counts_are_those_of_proc() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32"]);
-    talk(&netns, "10.0.1.7", "10.0.1.8");
+    exchange(&netns, "10.0.1.7", "10.0.1.8");
     let (counted, text) = netns
         .run(|| (counts().unwrap(), std::fs::read_to_string("/proc/thread-self/net/stat/nf_conntrack").unwrap()))
         .unwrap();
@@ -28,10 +28,10 @@ fn counts_are_those_of_proc() {
 #[test]
 fn deletion_keeps_connections_of_other_addresses() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32", "fd00::7/128", "fd00::8/128"]);
-    talk(&netns, "10.0.1.7", "10.0.1.8");
-    talk(&netns, "10.0.1.9", "10.0.1.7");
-    talk(&netns, "10.0.1.8", "10.0.1.9");
-    talk(&netns, "fd00::7", "fd00::8");
+    exchange(&netns, "10.0.1.7", "10.0.1.8");
+    exchange(&netns, "10.0.1.9", "10.0.1.7");
+    exchange(&netns, "10.0.1.8", "10.0.1.9");
+    exchange(&netns, "fd00::7", "fd00::8");
     let delete = |address| {
         let deleted = netns
             .run(ConntrackSocket::open)
@@ -49,10 +49,10 @@ fn deletion_keeps_connections_of_other_addresses() {
 fn many_addresses_of_both_families_are_forgotten_together() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32", "fd00::7/128", "fd00::8/128", "fd00::9/128"]);
     for (from, to) in [("10.0.1.7", "10.0.1.9"), ("10.0.1.9", "10.0.1.8"), ("10.0.1.9", "10.0.1.9")] {
-        talk(&netns, from, to);
+        exchange(&netns, from, to);
     }
-    talk(&netns, "fd00::7", "fd00::9");
-    talk(&netns, "fd00::9", "fd00::9");
+    exchange(&netns, "fd00::7", "fd00::9");
+    exchange(&netns, "fd00::9", "fd00::9");
     let delete = |addresses: &HashSet<IpAddr>| {
         netns.run(ConntrackSocket::open).unwrap().unwrap().delete_by_addresses(addresses, || true).unwrap()
     };
@@ -69,7 +69,7 @@ fn many_addresses_of_both_families_are_forgotten_together() {
 fn stopped_deletion_reports_incomplete_and_can_continue_later() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "fd00::7/128", "fd00::8/128"]);
     flood(&netns, "10.0.1.7", "10.0.1.8", 2000);
-    talk(&netns, "fd00::7", "fd00::8");
+    exchange(&netns, "fd00::7", "fd00::8");
     let addresses = ["10.0.1.7", "fd00::7"].map(ip).into();
     let (mut rounds, mut forgotten) = (0, 0);
     loop {

@@ -140,18 +140,18 @@ fn watch_reports_changes_of_its_table_only() {
     let netns = Netns::create().unwrap();
     let mut watch = netns.run(|| Watch::open("vcn-native").unwrap()).unwrap();
     assert_eq!(watch.drain().unwrap(), None);
-    let mut heard = |command: &str| {
+    let mut reported_change = |command: &str| {
         run(&netns, command);
         watch.drain().unwrap()
     };
     assert_eq!(
-        heard("nft add table inet other; nft add chain inet other c; nft add rule inet other c accept"),
+        reported_change("nft add table inet other; nft add chain inet other c; nft add rule inet other c accept"),
         Some(false)
     );
-    assert_eq!(heard("nft add table inet vcn-native"), Some(true));
-    assert_eq!(heard("nft add chain inet vcn-native forward"), Some(true));
-    assert_eq!(heard("nft add rule inet vcn-native forward accept"), Some(true));
-    assert_eq!(heard("nft add table arp vcn-native"), Some(true), "its namesake of another family");
-    assert_eq!(heard("iptables-nft -A FORWARD -j ACCEPT"), Some(false));
-    assert_eq!(heard("nft flush ruleset"), Some(true));
+    assert_eq!(reported_change("nft add table inet vcn-native"), Some(true));
+    assert_eq!(reported_change("nft add chain inet vcn-native forward"), Some(true));
+    assert_eq!(reported_change("nft add rule inet vcn-native forward accept"), Some(true));
+    assert_eq!(reported_change("nft add table arp vcn-native"), Some(true), "its namesake of another family");
+    assert_eq!(reported_change("iptables-nft -A FORWARD -j ACCEPT"), Some(false));
+    assert_eq!(reported_change("nft flush ruleset"), Some(true));
 }

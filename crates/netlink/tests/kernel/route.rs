@@ -120,7 +120,7 @@ fn routes_that_this_crate_cannot_express_are_marked() {
     });
     assert!(status.unwrap().unwrap().success());
     let routes = socket.routes(&ours(Family::Ipv4, 1001)).unwrap();
-    assert!(matches!(routes.as_slice(), [Route { unmodelled: true, .. }]), "{routes:?}");
+    assert!(matches!(routes.as_slice(), [Route { unmodeled: true, .. }]), "{routes:?}");
 }
 
 /// Where a packet goes that comes in by the link `wire`, or the error number.

@@ -35,7 +35,7 @@ fn added_rules_are_read_back_in_priority_order() {
         let found = socket.rules(family).unwrap();
         let expected: Vec<_> = rules.iter().filter(|rule| rule.family == family).cloned().collect();
         assert_eq!(found.iter().filter(|rule| rule.protocol == PROTOCOL).cloned().collect::<Vec<_>>(), expected);
-        assert!(found.iter().all(|rule| !rule.unmodelled), "the kernel's own rules are plain: {found:?}");
+        assert!(found.iter().all(|rule| !rule.unmodeled), "the kernel's own rules are plain: {found:?}");
     }
 }
 
@@ -54,7 +54,7 @@ fn deletion_spares_rules_that_differ() {
 }
 
 #[test]
-fn rule_protocol_defaults_to_0_and_unsupported_rules_are_unmodelled() {
+fn rule_protocol_defaults_to_0_and_unsupported_rules_are_unmodeled() {
     let netns = Netns::create().unwrap();
     let mut socket = Socket::open_in(&netns).unwrap();
     for arguments in [
@@ -70,10 +70,10 @@ fn rule_protocol_defaults_to_0_and_unsupported_rules_are_unmodelled() {
     }
     let mut marked = |priority| {
         let rules = socket.rules(Family::Ipv4).unwrap();
-        rules.into_iter().find(|rule| rule.priority == Priority(priority)).map(|rule| (rule.protocol, rule.unmodelled))
+        rules.into_iter().find(|rule| rule.priority == Priority(priority)).map(|rule| (rule.protocol, rule.unmodeled))
     };
     assert_eq!(marked(5), Some((0, false)));
     for priority in [6, 7, 8, 9] {
-        assert_eq!(marked(priority).map(|(_, unmodelled)| unmodelled), Some(true), "{priority}");
+        assert_eq!(marked(priority).map(|(_, unmodeled)| unmodeled), Some(true), "{priority}");
     }
 }

@@ -2,7 +2,7 @@
 
 use api::TargetService;
 
-use super::{Finding, Strength, goes_astray, rose_by_the_lost};
+use super::{Finding, Strength, is_misrouted, rose_by_lost_packets};
 use crate::cause::{Cause, Place};
 use crate::probe::{Change, Evidence, Failure, HostState, ProbeReport};
 use crate::tap::Tap;
@@ -14,8 +14,8 @@ pub(super) fn route(evidence: &Evidence) -> Option<Finding> {
     // A lost link and a source that the kernel chose are not missing rules. The metadata service and the resolver are behind links
     // with a VNIC's address only, and no security rule or route table applies to them.
     let is_on_link = matches!(evidence.service, Some(TargetService::Imds | TargetService::Dns));
-    let is_wrong = goes_astray(route) && (route.device.is_empty() || evidence.source_requested || is_on_link);
-    // From another address or host, or to another target, the lookup does not go astray.
+    let is_wrong = is_misrouted(route) && (route.device.is_empty() || evidence.source_requested || is_on_link);
+    // From another address or host, or to another target, the lookup is not misrouted.
     let avoided_by = &[Change::OwnAddress, Change::OtherTarget, Change::SubnetNeighbour, Change::OtherNode];
     is_wrong.then(|| Finding::traced(Cause::HostRoute, avoided_by))
 }
@@ -48,7 +48,7 @@ pub(super) fn conntrack_of_target(evidence: &Evidence) -> Option<Finding> {
 
 fn conntrack(evidence: &Evidence, report: &ProbeReport, avoided_by: &'static [Change]) -> Option<Finding> {
     let (before, after) = states(report);
-    let dropped = rose_by_the_lost(evidence, before.connection_drops, after.connection_drops);
+    let dropped = rose_by_lost_packets(evidence, before.connection_drops, after.connection_drops);
     let is_full = full(after.connections, after.connection_limit);
     (dropped && is_full).then(|| Finding::traced(Cause::HostConntrack, avoided_by))
 }
@@ -72,7 +72,7 @@ pub(super) fn reverse_path_of_target(evidence: &Evidence) -> Option<Finding> {
 
 fn reverse_path(evidence: &Evidence, report: &ProbeReport, avoided_by: &'static [Change]) -> Option<Finding> {
     let (before, after) = states(report);
-    let dropped = rose_by_the_lost(evidence, before.rp_filter_drops, after.rp_filter_drops);
+    let dropped = rose_by_lost_packets(evidence, before.rp_filter_drops, after.rp_filter_drops);
     (dropped && after.rp_filter == Some(1)).then(|| Finding::traced(Cause::ReversePathFilter, avoided_by))
 }
 

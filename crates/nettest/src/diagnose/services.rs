@@ -2,7 +2,7 @@
 
 use api::TargetService;
 
-use super::{Finding, Strength, rose_by_the_lost};
+use super::{Finding, Strength, rose_by_lost_packets};
 use crate::cause::Cause;
 use crate::probe::{Change, Evidence, Failure, ProbeKind, Tally};
 
@@ -45,6 +45,6 @@ pub(super) fn dns_rate(evidence: &Evidence) -> Option<Finding> {
 /// The source's host lost as many entries of connections as queries.
 pub(super) fn conntrack_race(evidence: &Evidence) -> Option<Finding> {
     let (before, after) = (&evidence.attempt.before, &evidence.attempt.after);
-    let raced = rose_by_the_lost(evidence, before.insert_failures, after.insert_failures);
+    let raced = rose_by_lost_packets(evidence, before.insert_failures, after.insert_failures);
     (evidence.kind == ProbeKind::Dns && raced).then(|| Finding::new(Cause::ConntrackRace, Strength::Likely))
 }

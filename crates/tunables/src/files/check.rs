@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn mode_gives_nobody_else_the_file() {
+    fn mode_excludes_other_users() {
         for mode in FileMode::ALL.iter().map(|known| known.bits()) {
             assert!(check(PATH, "x\n", mode).is_ok());
         }

@@ -110,7 +110,7 @@ fn rules(socket: &mut Socket) -> Result<String, netlink::Error> {
     let mut text = String::new();
     for family in Family::ALL {
         for rule in socket.rules(family)? {
-            let more = if rule.unmodelled { " (and more)" } else { "" };
+            let more = if rule.unmodeled { " (and more)" } else { "" };
             let _ = writeln!(text, "{family} {rule} proto {}{more}", rule.protocol);
         }
     }
@@ -123,7 +123,7 @@ fn routes(socket: &mut Socket, names: &LinkNames) -> Result<String, netlink::Err
         let mut all = socket.routes(&RouteFilter::all(family))?;
         all.sort_by_key(|route| route.table);
         for route in all {
-            let more = if route.unmodelled { " (and more)" } else { "" };
+            let more = if route.unmodeled { " (and more)" } else { "" };
             let _ = writeln!(text, "{family} {} proto {}{more}", named(&route, route.oif, names), route.protocol);
         }
     }

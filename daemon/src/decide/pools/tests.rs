@@ -173,9 +173,9 @@ fn pods_get_the_families_that_oke_created_addresses_of() {
     assert_eq!((pools.offered(), pools.families()), (vec![Family::Ipv4], vec![Family::Ipv4, Family::Ipv6]));
     let (_, conditions) = with_conditions(&both, on(&vnics), None);
     assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
-    let (deaf, conditions) = with_conditions(&both, ConfiguredVnics { ipv6: false, ..on(&vnics) }, None);
-    assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
-    assert_eq!((conditions, deaf.reason), (vec![], None), "its addresses are ignored");
+    let (without_ipv6, conditions) = with_conditions(&both, ConfiguredVnics { ipv6: false, ..on(&vnics) }, None);
+    assert_eq!(without_ipv6.families(), [Family::Ipv4], "the kernel speaks no IPv6");
+    assert_eq!((conditions, without_ipv6.reason), (vec![], None), "its addresses are ignored");
     let later = self::pools(&facts(Ok(None)), &vnics, Some(&pools));
     assert_eq!(later.families(), pools.families(), "as long as nothing newer is known");
 }

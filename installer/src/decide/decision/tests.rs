@@ -142,11 +142,11 @@ fn okes_daemonset_alone_keeps_an_existing_installation() {
         assert_eq!((seen.0, seen.1), (false, Signal::OkePods));
     }
     // A new node; a file of OKE's; a file of our name without our plugin; no other signal than the DaemonSet.
-    let (beside, theirs) = ([ours(), oke()], [oke()]);
+    let (beside, okes) = ([ours(), oke()], [oke()]);
     for (label, here, expected) in [
         (label, new(&[]), Signal::OkeDaemonSet),
         (label, new(&beside), Signal::OkeConflist),
-        (label, remembered(&theirs), Signal::OkeConflist),
+        (label, remembered(&okes), Signal::OkeConflist),
         (label, new(&emptied), Signal::OkeDaemonSet),
         (None, new(&in_place), Signal::OkeDaemonSet),
         (None, remembered(&[]), Signal::OkeDaemonSet),
@@ -165,8 +165,8 @@ fn application_resources_prevent_takeover() {
     let decided = |application_resources, takeover, here| {
         decide(&settings(PodNetwork::Auto, takeover), &with(application_resources), here)
     };
-    let theirs = [oke()];
-    for files in [&[][..], &theirs] {
+    let okes = [oke()];
+    for files in [&[][..], &okes] {
         let refused = decided(Presence::Present, true, new(files));
         assert_eq!((refused.install, refused.decided_by), (false, Signal::ApplicationResources), "{refused:?}");
         assert!(refused.reason.contains("application resources") && refused.reason.contains("take over nodes"));
@@ -178,7 +178,7 @@ fn application_resources_prevent_takeover() {
         assert!(decided(Presence::Unknown, true, new(files)).install);
     }
     // A node that was taken over keeps our pod network.
-    assert!(decided(Presence::Present, true, NodeState { installed_before: true, ..new(&theirs) }).install);
+    assert!(decided(Presence::Present, true, NodeState { installed_before: true, ..new(&okes) }).install);
     let alone = Signals { set: SignalOptions::default(), ..with(Presence::Present) };
     assert!(decide(&settings(PodNetwork::Auto, true), &alone, new(&[])).install, "OKE's own CNI is not there");
 }
@@ -264,14 +264,14 @@ fn doubt_keeps_an_existing_installation_only() {
     };
     let garbage = known(Some("yes"), Some("true"), Present, Unknown);
     let against = known(None, None, Present, Unknown);
-    let (flannels, both, theirs) = ([flannel()], [ours(), flannel()], [ours(), flannel(), oke()]);
+    let (flannels, both, all) = ([flannel()], [ours(), flannel()], [ours(), flannel(), oke()]);
     let remembered = |conf_files| NodeState { installed_before: true, ..new(conf_files) };
     for here in [remembered(&flannels), remembered(&both)] {
         assert_eq!(decided(&garbage, here), (true, Signal::NodeLabel, vec![]));
         assert_eq!(decided(&against, here), (true, Signal::NativePodNetwork, vec![Signal::FlannelConflist]));
     }
     // Our file may come with an image; OKE's is of this node.
-    for here in [new(&flannels), new(&both), remembered(&theirs)] {
+    for here in [new(&flannels), new(&both), remembered(&all)] {
         assert_eq!(decided(&garbage, here), (false, Signal::NodeLabel, vec![]), "{here:?}");
         assert_eq!(decided(&against, here), (false, Signal::FlannelConflist, vec![]), "{here:?}");
     }

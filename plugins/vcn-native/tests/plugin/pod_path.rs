@@ -1,7 +1,6 @@
 //! The pod path of the real binary on a real kernel, judged by packets and by what is left.
 
 mod advertised;
-mod astray;
 mod check;
 mod connections;
 mod crossed;
@@ -12,6 +11,7 @@ mod full;
 mod gc;
 mod loopback;
 mod lost;
+mod misrouted;
 mod neighbours;
 mod planted;
 mod repeated;

@@ -61,10 +61,10 @@ fn two_hundred_fifty_concurrent_adds_and_dels_leave_no_state() {
     assert_hardly_any_repeated(&node, 2 * PODS);
     let held = node.allocations();
     assert_eq!(held.allocations, []);
-    let resting: HashSet<String> = held.freed.iter().map(|freed| host_prefix(freed.address)).collect();
-    assert!(given.is_subset(&resting), "every address cools down");
+    let cooling: HashSet<String> = held.freed.iter().map(|freed| host_prefix(freed.address)).collect();
+    assert!(given.is_subset(&cooling), "every address cools down");
     // Who gave up had some, too.
-    assert!(resting.len() <= 2 * (PODS + repeated) && resting.len() == held.freed.len(), "{}", resting.len());
+    assert!(cooling.len() <= 2 * (PODS + repeated) && cooling.len() == held.freed.len(), "{}", cooling.len());
 }
 
 #[test]

@@ -101,12 +101,12 @@ fn vnic_stays_taken_until_another_namespace_returns_its_link() {
         [("", false), ("ip link add net1 index 999 address MAC type veth peer name tap", false), ("", true)]
     {
         let world = world();
-        let (pod, accomplice, next) = (world.pod("a", 5), world.pod("b", 6), world.pod("c", 7));
+        let (pod, helper, next) = (world.pod("a", 5), world.pod("b", 6), world.pod("c", 7));
         world.add(&pod, "v0");
         if is_older {
             edit_record(&world, older);
         }
-        let to = path_of(&accomplice.netns).display().to_string();
+        let to = path_of(&helper.netns).display().to_string();
         sh(&pod.netns, &format!("ip link set net1 name eth7 netns {to}; {}", fake.replace("MAC", &mac(0))));
         let del = world.chained("DEL", &pod, None);
         for _ in 0..2 {
@@ -120,7 +120,7 @@ fn vnic_stays_taken_until_another_namespace_returns_its_link() {
         world.assert_refused(&next, "v0", "pod team-a/web-0 is gone, and the link ens5 of its VNIC is not on the host");
         // As the kernel does with a NIC when the namespace that has it ends.
         let home = path_of(&world.host).display().to_string();
-        sh(&accomplice.netns, &format!("ip link set eth7 down; ip link set eth7 name dev7 netns {home}"));
+        sh(&helper.netns, &format!("ip link set eth7 down; ip link set eth7 name dev7 netns {home}"));
         let result = world.add(&next, "v0");
         assert!(reaches_from(&next.netns, &addresses(&result, "net1")[0].to_string(), "10.0.0.1"));
         world.del(&next);
@@ -205,10 +205,10 @@ fn vlan_link_that_the_pod_deleted_or_renamed_frees_the_vnic() {
 fn vnic_stays_taken_while_another_namespace_has_its_vlan_link() {
     for fake in ["", "ip link add p type veth peer name q; ip link add link p name net1 index INDEX type vlan id 100"] {
         let world = World::new(Machine::BareMetal, &[exclusive(Families::V4, 0)]);
-        let (pod, accomplice, next) = (world.pod("a", 5), world.pod("b", 6), world.pod("c", 7));
+        let (pod, helper, next) = (world.pod("a", 5), world.pod("b", 6), world.pod("c", 7));
         world.add(&pod, "v0");
         let index = world.allocations().allocations[0].exclusive.as_ref().unwrap().identity.unwrap().index;
-        let to = path_of(&accomplice.netns).display().to_string();
+        let to = path_of(&helper.netns).display().to_string();
         sh(
             &pod.netns,
             &format!("ip link set net1 name eth7 netns {to}; {}", fake.replace("INDEX", &index.to_string())),
@@ -217,7 +217,7 @@ fn vnic_stays_taken_while_another_namespace_has_its_vlan_link() {
         let held = world.allocations().allocations;
         assert!(held.len() == 1 && held[0].unreturned_since.is_some(), "{fake}: {held:?}");
         world.assert_refused(&next, "v0", "is not on the host: another network namespace has it");
-        sh(&accomplice.netns, "ip link del eth7");
+        sh(&helper.netns, "ip link del eth7");
         world.add(&next, "v0");
     }
 }
@@ -261,7 +261,7 @@ fn put_link_without_kind_on_host(world: &World, pod: &Pod, nic: &str) {
 }
 
 /// On a machine whose VNIC is a virtio NIC, in the first namespace, to which the kernel returns it. The pod moves the NIC to an
-/// accomplice, and puts a veth in its place with the same name, Ethernet address and index.
+/// helper, and puts a veth in its place with the same name, Ethernet address and index.
 #[test]
 #[ignore = "needs a virtio NIC: run by tests/qemu/run"]
 fn virtio_nic_is_never_replaced_and_returns_when_its_namespace_ends() {
@@ -275,12 +275,12 @@ fn virtio_nic_is_never_replaced_and_returns_when_its_namespace_ends() {
     world.write_pools(pools);
 
     // A link that a pod made is not the NIC, whatever its name, address and index.
-    let (pod, accomplice, next) = (world.pod("a", 5), world.pod("b", 6), world.pod("c", 7));
+    let (pod, helper, next) = (world.pod("a", 5), world.pod("b", 6), world.pod("c", 7));
     world.add(&pod, "v0");
     let held = world.allocations().allocations;
     let identity = held[0].exclusive.as_ref().unwrap().identity.unwrap();
     assert_eq!(identity.permanent_mac, Some(nic.parse().unwrap()));
-    let (index, to) = (identity.index, path_of(&accomplice.netns).display().to_string());
+    let (index, to) = (identity.index, path_of(&helper.netns).display().to_string());
     sh(
         &pod.netns,
         &format!(
@@ -290,7 +290,7 @@ fn virtio_nic_is_never_replaced_and_returns_when_its_namespace_ends() {
     );
     assert!(sh(&pod.netns, "ip -o link show net1").starts_with(&format!("{index}: ")));
     sh(
-        &accomplice.netns,
+        &helper.netns,
         "ip link set eth7 promisc on group 7 txqueuelen 3 mtu 1400; ip link property add dev eth7 altname lo2",
     );
     world.del(&pod);
@@ -306,8 +306,8 @@ fn virtio_nic_is_never_replaced_and_returns_when_its_namespace_ends() {
     assert!(within(PATIENCE, || !on_host().contains(&nic)), "{}", on_host());
     drop(pod);
     world.assert_refused(&next, "v0", "another network namespace has it");
-    // With its namespace, and with what the accomplice made of it.
-    drop(accomplice);
+    // With its namespace, and with what the helper made of it.
+    drop(helper);
     assert!(within(PATIENCE, || on_host().contains(&format!("permaddr {nic}"))), "{}", on_host());
     world.add(&next, "v0");
     assert!(sh(&next.netns, "ip -o link show net1").contains(&nic));

@@ -15,7 +15,7 @@ fn calls(world: &World, call: &Call, every: usize) -> Vec<SystemCall> {
 
 /// Answers whether it was killed there.
 fn kill(world: &World, call: &Call, at: &SystemCall) -> bool {
-    at.befallen(Fault::Kill, PLUGIN, |strace| world.spawn(strace, call).wait_with_output().unwrap()).hit
+    at.inject(Fault::Kill, PLUGIN, |strace| world.spawn(strace, call).wait_with_output().unwrap()).hit
 }
 
 /// And the VNICs that a pod requests. Bare metal has the one whose VLAN link the plugin makes: guests are slow.

@@ -158,7 +158,7 @@ fn check_names_what_is_missing() {
         };
         assert_eq!(check("v0@net1"), "");
         assert!(check("v0@net2").contains("no interface on VNIC v0"));
-        for (spoil, mend, complaint) in [
+        for (spoil, repair, complaint) in [
             ("ip rule del pref 1536", None, "rule add pref 1536"),
             ("ip -6 route del default table 1000", None, "route add default"),
             ("ip link set net1 mtu 1400", Some("ip link set net1 mtu 9000"), "mtu 9000"),
@@ -168,7 +168,7 @@ fn check_names_what_is_missing() {
             sh(&pod.netns, spoil);
             let text = check("v0@net1");
             assert!(text.contains("107") && text.contains(complaint), "{spoil}: {text}");
-            mend.map(|mend| sh(&pod.netns, mend));
+            repair.map(|repair| sh(&pod.netns, repair));
         }
     }
 }

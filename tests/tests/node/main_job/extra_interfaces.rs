@@ -391,8 +391,8 @@ fn vnic_outlasts_a_pod_that_replaces_its_link() {
 fn vnic_stays_taken_while_another_pod_has_its_link() {
     let mut scene = Scene::start_with(MachineKind::Virtual, &[Family::Ipv4]);
     for state in [AgentState::Running, AgentState::Stopped, AgentState::Restarted] {
-        let accomplice = scene.node.add_pod("accomplice").unwrap();
-        let path = host_harness::path_of(accomplice.netns()).display().to_string();
+        let helper = scene.node.add_pod("helper").unwrap();
+        let path = host_harness::path_of(helper.netns()).display().to_string();
         let own = "ip link add net1 index 999 address MAC type veth peer name tap";
         scene.attack(&format!("ip link set net1 name dev9 netns {path}; {own} netns {path}"), state);
         assert_eq!(scene.recorded(), 1, "{state:?}");
@@ -408,11 +408,11 @@ fn vnic_stays_taken_while_another_pod_has_its_link() {
         }
         wait_for("the condition", || scene.reports_missing_link());
         // As the kernel does with a NIC when the namespace that has it ends.
-        let mut inside = Socket::open_in(accomplice.netns()).unwrap();
+        let mut inside = Socket::open_in(helper.netns()).unwrap();
         let index = inside.index_of(&"dev9".parse().unwrap()).unwrap();
         inside.change_link(index, &[LinkChange::Down]).unwrap();
         inside.change_link(index, &[LinkChange::Netns(scene.node.netns()), LinkChange::RenameFree]).unwrap();
-        accomplice.remove().unwrap();
+        helper.remove().unwrap();
         wait_for("the end of the record", || scene.recorded() == 0 && !scene.reports_missing_link());
         // Until then an ADD fails with code 11, and the runtime retries.
         let link = format!("\"link\": \"{}\"", scene.exclusive.link);

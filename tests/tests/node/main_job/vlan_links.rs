@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Broken, all links are within a second as they were; then packets pass, and no condition is left.
-    fn mended(&self, what: &str, broken: impl Fn(&mut Socket)) {
+    fn assert_repaired(&self, what: &str, broken: impl Fn(&mut Socket)) {
         let whole = seen(self.node());
         let mut late = Vec::new();
         loop {
@@ -96,20 +96,21 @@ fn changed_or_deleted_vlan_link_is_restored_within_a_second() {
     let world = World::start();
     let link = &world.link;
     let change = |socket: &mut Socket, change: LinkChange<'_>| socket.change_link_named(link, &[change]).unwrap();
-    world.mended("the Ethernet address", |socket| change(socket, LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]))));
-    world.mended("the MTU", |socket| change(socket, LinkChange::Mtu(Mtu(1500))));
-    world.mended("a link that flaps", |socket| {
+    world
+        .assert_repaired("the Ethernet address", |socket| change(socket, LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]))));
+    world.assert_repaired("the MTU", |socket| change(socket, LinkChange::Mtu(Mtu(1500))));
+    world.assert_repaired("a link that flaps", |socket| {
         for _ in 0..5 {
             change(socket, LinkChange::Down);
             change(socket, LinkChange::Up);
         }
         change(socket, LinkChange::Down);
     });
-    world.mended("a link that was renamed", |socket| {
+    world.assert_repaired("a link that was renamed", |socket| {
         change(socket, LinkChange::Down);
         change(socket, LinkChange::Rename("storage0".parse().unwrap()));
     });
-    world.mended("a link without link-local address", |socket| {
+    world.assert_repaired("a link without link-local address", |socket| {
         let index = socket.index_of(link).unwrap();
         let of_link = socket.addresses(Some(index)).unwrap();
         of_link.iter().filter(|it| is_link_local(it)).for_each(|it| socket.delete_address(it).unwrap());
@@ -117,7 +118,7 @@ fn changed_or_deleted_vlan_link_is_restored_within_a_second() {
         // Unused entries may expire meanwhile.
         socket.neighbours(&known).unwrap().iter().for_each(|it| drop(socket.delete_neighbour(it)));
     });
-    world.mended("a link that was deleted", |socket| {
+    world.assert_repaired("a link that was deleted", |socket| {
         let index = socket.index_of(link).unwrap();
         socket.delete_link(index).unwrap();
     });
@@ -130,8 +131,8 @@ fn changed_or_lowered_port_carries_vlans_again_within_a_second() {
     let world = World::start();
     let port: IfName = "ens300f0".parse().unwrap();
     let change = |socket: &mut Socket, change: LinkChange<'_>| socket.change_link_named(&port, &[change]).unwrap();
-    world.mended("the port's MTU", |socket| change(socket, LinkChange::Mtu(Mtu(1500))));
-    world.mended("a port that flaps", |socket| {
+    world.assert_repaired("the port's MTU", |socket| change(socket, LinkChange::Mtu(Mtu(1500))));
+    world.assert_repaired("a port that flaps", |socket| {
         for _ in 0..3 {
             change(socket, LinkChange::Down);
             change(socket, LinkChange::Up);

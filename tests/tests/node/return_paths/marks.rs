@@ -66,7 +66,7 @@ impl Way {
 
 /// A table of another program that marks connections and packets with unused bits. It counts what goes to pods, and answers of
 /// pods that leave, with those bits and our bits as they must be, by way; and those with anything else.
-fn somebody(links: &[Marked]) -> String {
+fn foreign_rules(links: &[Marked]) -> String {
     let rule = |way: &str, path: &Way, by: &str, packet: u32, connection: u32| {
         format!(
             "{by} \"{}\" meta nfproto {} meta mark & {OTHERS:#x} == {FOREIGN:#x} meta mark & {MARK_MASK:#x} == {packet:#x} \
@@ -119,7 +119,7 @@ fn foreign_mark_bits_are_kept_for_any_vnic(mode: Mode) {
     let servers = world.servers();
     let links = links(&world);
     assert_eq!(links.len(), world.node.vnics().len(), "{links:?}");
-    world.on_node("nft", &["-f", "-"], &somebody(&links));
+    world.on_node("nft", &["-f", "-"], &foreign_rules(&links));
     for server in &servers {
         mode.publish(&world, server);
         for family in Family::ALL {

@@ -93,15 +93,15 @@ fn listener(address: IpAddr) -> UdpSocket {
 }
 
 /// What a pod that sends in another's name reaches: a third pod here, the host, a pod on another node.
-fn reached_by_a_liar(pods_may_spoof: &str) -> Vec<String> {
-    let (world, [liar, victim], _setting) = world(pods_may_spoof);
+fn reached_by_spoofer(pods_may_spoof: &str) -> Vec<String> {
+    let (world, [spoofer, victim], _setting) = world(pods_may_spoof);
     let third = world.server(&world.node, "third");
     let away = world.server(&world.other, "away");
     let mut reached = Vec::new();
     for family in Family::ALL {
         let stolen = *victim.address.of(family).unwrap();
-        let own = *liar.address.of(family).unwrap();
-        take(&liar.pod, stolen);
+        let own = *spoofer.address.of(family).unwrap();
+        take(&spoofer.pod, stolen);
         let in_pod = |server: &Server| {
             let address = *server.address.of(family).unwrap();
             server.pod.run(|| listener(address)).unwrap()
@@ -112,7 +112,7 @@ fn reached_by_a_liar(pods_may_spoof: &str) -> Vec<String> {
             ("a pod on another node", in_pod(&away)),
         ];
         for (place, listener) in &places {
-            if is_reached(listener, &liar.pod, stolen, own) {
+            if is_reached(listener, &spoofer.pod, stolen, own) {
                 reached.push(format!("{place}, {family}"));
             }
         }
@@ -122,13 +122,13 @@ fn reached_by_a_liar(pods_may_spoof: &str) -> Vec<String> {
 
 #[test]
 fn packet_with_source_of_another_pod_reaches_no_receiver() {
-    assert_eq!(reached_by_a_liar("deny"), [""; 0]);
+    assert_eq!(reached_by_spoofer("deny"), [""; 0]);
 }
 
 /// What would be reached without the check: else the test above proves nothing.
 #[test]
 fn packet_with_source_of_another_pod_arrives_when_allowed() {
-    let reached = reached_by_a_liar("allow");
+    let reached = reached_by_spoofer("allow");
     for place in ["a pod on this node", "this node"] {
         for family in Family::ALL {
             assert!(reached.contains(&format!("{place}, {family}")), "{reached:?}");
@@ -151,13 +151,13 @@ fn source_check_follows_setting_and_is_restored_after_removal() {
 }
 
 /// Whether a pod reaches an IPv6 address of its node's by one of its own choice, where no VNIC has IPv6.
-fn is_reached_by_ipv6_that_nobody_gave(pods_may_spoof: &str) -> bool {
+fn is_reached_by_unassigned_ipv6(pods_may_spoof: &str) -> bool {
     let (world, _setting) = with_agents(World::booted_with_ipv4_alone(), pods_may_spoof);
-    let liar = world.server(&world.node, "liar");
+    let spoofer = world.server(&world.node, "spoofer");
     let (here, stolen): (IpAddr, IpAddr) = ("fd00:d::1".parse().unwrap(), "fd00:d::77".parse().unwrap());
     world.on_node("ip", &["address", "add", "fd00:d::1/128", "dev", "lo", "nodad"], "");
     let ip = |arguments: &str| {
-        let output = liar.pod.command("ip").args(arguments.split(' ')).output().unwrap();
+        let output = spoofer.pod.command("ip").args(arguments.split(' ')).output().unwrap();
         assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -166,7 +166,7 @@ fn is_reached_by_ipv6_that_nobody_gave(pods_may_spoof: &str) -> bool {
     ip("address add fd00:d::77/128 dev eth0 nodad");
     ip("route add fd00:d::1 dev eth0");
     ip(&format!("neighbour replace fd00:d::1 lladdr {mac} dev eth0"));
-    let (own, at_home) = (liar.address.ipv4.unwrap(), world.address(Family::Ipv4));
+    let (own, at_home) = (spoofer.address.ipv4.unwrap(), world.address(Family::Ipv4));
     let (ipv6, ipv4) = world.node.run(|| (listener(here), listener(at_home))).unwrap();
     ipv6.set_nonblocking(true).unwrap();
     ipv4.set_read_timeout(Some(RETRY_INTERVAL)).unwrap();
@@ -182,7 +182,7 @@ fn is_reached_by_ipv6_that_nobody_gave(pods_may_spoof: &str) -> bool {
     for round in 0..ROUNDS {
         // What arrives behind it tells that it is lost or there.
         wait_for("what the pod sends in its own name", || {
-            liar.pod.run(|| [(stolen, &ipv6), (own, &ipv4)].map(|(from, to)| send(round, from, to))).unwrap();
+            spoofer.pod.run(|| [(stolen, &ipv6), (own, &ipv4)].map(|(from, to)| send(round, from, to))).unwrap();
             let mut payload = [0];
             ipv4.recv_from(&mut payload).is_ok_and(|(_, sender)| (sender.ip(), payload) == (own, [round]))
         });
@@ -193,8 +193,8 @@ fn is_reached_by_ipv6_that_nobody_gave(pods_may_spoof: &str) -> bool {
 /// The kernel knows it all the same, and so may what listens on the node.
 #[test]
 fn pod_cannot_send_spoofed_ipv6_when_no_vnic_has_ipv6() {
-    assert!(!is_reached_by_ipv6_that_nobody_gave("deny"));
-    assert!(is_reached_by_ipv6_that_nobody_gave("allow"));
+    assert!(!is_reached_by_unassigned_ipv6("deny"));
+    assert!(is_reached_by_unassigned_ipv6("allow"));
 }
 
 /// Every way in which a pod answers or requests in its own name, with the check on: node ports on both VNICs, and the VCN's

@@ -55,7 +55,7 @@ pub fn own_ways(network: &ExtraNetwork, places: &mut Places) -> Result<Vec<Step>
         .collect();
     let copied = |route: &&Route| {
         route.kind == RouteKind::Unicast
-            && !route.unmodelled
+            && !route.unmodeled
             && !is_link_local(route.destination)
             && own.iter().any(|address| address.index == route.oif)
     };

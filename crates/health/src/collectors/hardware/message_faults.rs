@@ -222,8 +222,8 @@ fn host_signal(host: &Host, found: &Inventory, problem: &Problem) -> Option<&'st
     // Ports of the front end are down, and narrow, by design.
     let is_adapter = problem.subsystem == Subsystem::Mlx5 && !is_link;
     let is_host = matches!(problem.subsystem, Subsystem::Machine | Subsystem::Pcie) || is_adapter;
-    let is_mine = is_host && place(host, found, problem).is_none();
-    is_mine.then_some(if problem.level == FaultLevel::Fatal { "hardware_failed" } else { "hardware_warnings" })
+    let is_of_host = is_host && place(host, found, problem).is_none();
+    is_of_host.then_some(if problem.level == FaultLevel::Fatal { "hardware_failed" } else { "hardware_warnings" })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

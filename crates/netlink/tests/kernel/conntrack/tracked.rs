@@ -26,7 +26,7 @@ pub(crate) fn fresh(addresses: &[&str]) -> Netns {
     netns
 }
 
-pub(crate) fn talk(netns: &Netns, from: &'static str, to: &'static str) {
+pub(crate) fn exchange(netns: &Netns, from: &'static str, to: &'static str) {
     netns
         .run(|| {
             let receiver = UdpSocket::bind((to, 0)).unwrap();

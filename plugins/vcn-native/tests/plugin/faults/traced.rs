@@ -46,20 +46,20 @@ impl Run<'_> {
     /// The same with the first call of a name being deadly, which only a child of the program makes: hit when it made none
     /// after it.
     pub(crate) fn with_a_child_killed_at(&self, name: &str) -> (Output, bool) {
-        let traced = child_call(name, 1).befallen(Fault::Kill, PLUGIN, |strace| self.by(strace));
+        let traced = child_call(name, 1).inject(Fault::Kill, PLUGIN, |strace| self.by(strace));
         (traced.output, traced.made == 1)
     }
 
     /// The same with the second call of a name late by some seconds, which only a child of the program makes. Answers when all
     /// have ended.
     pub(crate) fn with_a_child_late_at_its_second(&self, name: &str, seconds: u32) -> Output {
-        child_call(name, 2).befallen(Fault::Late(seconds), PLUGIN, |strace| self.by(strace)).output
+        child_call(name, 2).inject(Fault::Late(seconds), PLUGIN, |strace| self.by(strace)).output
     }
 
     /// The same with one call failing, or deadly.
     pub(crate) fn with(&self, call: &Call, fault: Fault) -> Outcome {
-        let Traced { output, hit, struck, .. } = call.befallen(fault, PLUGIN, |strace| self.by(strace));
-        let may_die = struck.iter().any(|line| line.contains(" write(1, ") || line.contains(" setns("));
+        let Traced { output, hit, injected, .. } = call.inject(fault, PLUGIN, |strace| self.by(strace));
+        let may_die = injected.iter().any(|line| line.contains(" write(1, ") || line.contains(" setns("));
         Outcome { output, hit, may_die }
     }
 

@@ -66,12 +66,12 @@ fn acts(node: &Node, pod: &Pod) -> bool {
 }
 
 /// Plays a case until what is slow in it was met at work: this thread may stand still for longer than that is slow.
-fn until_met(case: impl Fn() -> bool) {
+fn repeat_until_concurrent(case: impl Fn() -> bool) {
     assert!((0..5).any(|_| case()), "it was over each time");
 }
 
 /// Whether it is met at work, and not over.
-fn is_met(node: &Node, pod: &Pod, slow: &mut Child) -> bool {
+fn is_concurrent(node: &Node, pod: &Pod, slow: &mut Child) -> bool {
     let is_over = |slow: &mut Child| slow.try_wait().unwrap().is_some();
     assert!(within(PATIENCE, || acts(node, pod) || is_over(slow)));
     !is_over(slow)
@@ -87,7 +87,7 @@ fn slow_del_or_gc_keeps_next_address_owner_connected() {
         let mut conf = node.conf("1.1.0");
         conf["cni.dev/valid-attachments"] = json!([]);
         let mut slow = node.start_by(injected("socket", "delay_enter=2000000:when=1"), verb, &old, &conf);
-        if !is_met(&node, &old, &mut slow) {
+        if !is_concurrent(&node, &old, &mut slow) {
             return false;
         }
         node.del(&old);
@@ -98,13 +98,13 @@ fn slow_del_or_gc_keeps_next_address_owner_connected() {
         true
     };
     for verb in ["DEL", "GC"] {
-        until_met(|| case(verb));
+        repeat_until_concurrent(|| case(verb));
     }
 }
 
 #[test]
 fn slow_add_keeps_its_address_until_it_ends() {
-    until_met(a_slow_add_keeps_its_address);
+    repeat_until_concurrent(a_slow_add_keeps_its_address);
 }
 
 fn a_slow_add_keeps_its_address() -> bool {
@@ -178,7 +178,7 @@ fn rebuilt_record_omits_pod_deleted_during_the_rebuild() {
         }
         let slow = injected("flock", "delay_enter=2000000:when=2");
         let mut add = node.start_by(slow, "ADD", &next, &node.conf("1.0.0"));
-        if !is_met(&node, &next, &mut add) {
+        if !is_concurrent(&node, &next, &mut add) {
             return false;
         }
         node.del(&going);
@@ -188,7 +188,7 @@ fn rebuilt_record_omits_pod_deleted_during_the_rebuild() {
         true
     };
     for damaged in [true, false] {
-        until_met(|| case(damaged));
+        repeat_until_concurrent(|| case(damaged));
     }
 }
 

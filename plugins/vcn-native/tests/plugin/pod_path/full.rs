@@ -25,8 +25,8 @@ impl SmallDisk {
 
     /// Takes all there is, besides what was taken before.
     fn fill(&self) {
-        let mut ballast = OpenOptions::new().create(true).append(true).open(self.ballast()).unwrap();
-        while ballast.write_all(&[0; 4096]).is_ok() {}
+        let mut filler = OpenOptions::new().create(true).append(true).open(self.filler()).unwrap();
+        while filler.write_all(&[0; 4096]).is_ok() {}
     }
 
     fn has_room(&self) -> bool {
@@ -44,11 +44,11 @@ impl SmallDisk {
     }
 
     fn empty(&self) {
-        fs::remove_file(self.ballast()).unwrap();
+        fs::remove_file(self.filler()).unwrap();
     }
 
-    fn ballast(&self) -> PathBuf {
-        self.place.join("ballast")
+    fn filler(&self) -> PathBuf {
+        self.place.join("filler")
     }
 
     fn records(&self) -> usize {

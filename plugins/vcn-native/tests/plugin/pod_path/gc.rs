@@ -45,7 +45,7 @@ fn without_a_list_no_attachment_is_touched() {
     let (code, text) = error_of(&node.call(&[("CNI_COMMAND", "GC")], &node.conf("1.1.0")));
     assert!(code == 7 && text.contains("cni.dev/valid-attachments"), "{code} {text}");
     // As a runtime without pods says it, or one that forgot: what is of no attachment goes.
-    stray(&node, "10.0.0.9");
+    orphan(&node, "10.0.0.9");
     let mut conf = node.conf("1.1.0");
     conf["cni.dev/valid-attachments"] = Value::Null;
     assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
@@ -54,7 +54,7 @@ fn without_a_list_no_attachment_is_touched() {
 }
 
 /// A rule as a killed verb leaves it: to a table that its address's next owner does not have.
-fn stray(node: &Node, address: &str) {
+fn orphan(node: &Node, address: &str) {
     node.sh(&format!("ip rule add from {address} lookup 1002 pref 1536 proto 157"));
 }
 
@@ -67,7 +67,7 @@ fn gc_removes_our_orphaned_rules_and_proxies_only() {
     node.sh("ip rule add from 10.0.0.77 lookup 1002 pref 1536 proto 4");
     node.sh("ip neighbour add proxy 10.0.0.78 dev ens5 protocol 4");
     let others = node.snapshot();
-    stray(&node, "10.0.0.79");
+    orphan(&node, "10.0.0.79");
     node.sh("ip -6 rule add from 2603:c020:0:1::79 lookup 1002 pref 1536 proto 157");
     node.sh("ip neighbour add proxy 10.0.0.79 dev ens5 protocol 157");
     assert_ne!(node.snapshot(), others);
@@ -132,19 +132,19 @@ fn addresses_stay_held_while_the_kernel_refuses_deletions() {
     node.add(&a);
     node.add(&b);
     node.age();
-    let powerless = || {
+    let unprivileged = || {
         let mut program = Command::new("/usr/bin/setpriv");
         program.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", "--no-new-privs", PLUGIN]);
         program
     };
     let mut conf = node.conf("1.1.0");
     conf["cni.dev/valid-attachments"] = json!([]);
-    let gc = node.spawn(powerless(), &[("CNI_COMMAND", "GC")], &conf).wait_with_output().unwrap();
+    let gc = node.spawn(unprivileged(), &[("CNI_COMMAND", "GC")], &conf).wait_with_output().unwrap();
     assert_eq!((error_of(&gc).0, held(&node)), (109, both.map(str::to_owned).to_vec()));
 
     // Both as ADDs that were killed long ago.
     node.change_held(|held| held.tentative_until = Some(BootTime(1)));
-    let add = node.start_by(powerless(), "ADD", &next, &node.conf("1.0.0")).wait_with_output().unwrap();
+    let add = node.start_by(unprivileged(), "ADD", &next, &node.conf("1.0.0")).wait_with_output().unwrap();
     assert_eq!((error_of(&add).0, held(&node)), (102, both.map(str::to_owned).to_vec()));
     assert_success(&node.gc(&[]));
     assert_eq!(held(&node), [""; 0]);

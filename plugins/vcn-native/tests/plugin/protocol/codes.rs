@@ -23,25 +23,25 @@ const SCENARIOS: [Scenario; 18] = [
         "set cniVersion to one of these"),
     (ErrorCode::UNSUPPORTED_FIELD, || configured("ADD", &json!({"ipam": {"type": "host-local"}})),
         "leave ipam out"),
-    (ErrorCode::INVALID_ENVIRONMENT, || spoilt("ADD", |call| call.without("CNI_IFNAME")),
+    (ErrorCode::INVALID_ENVIRONMENT, || faulty_call("ADD", |call| call.without("CNI_IFNAME")),
         "the runtime sets them"),
     (ErrorCode::IO_FAILURE, unreadable_stdin,
         "the runtime must give a pipe or a file to read"),
-    (ErrorCode::DECODING_FAILURE, || spoilt("ADD", |call| call.stdin("{")),
+    (ErrorCode::DECODING_FAILURE, || faulty_call("ADD", |call| call.stdin("{")),
         "correct the file below /etc/cni/net.d"),
     (ErrorCode::INVALID_CONFIG, || configured("ADD", &json!({"name": ""})),
         "give the network one"),
-    (ErrorCode::INVALID_NETNS, || spoilt("ADD", |call| call.with("CNI_NETNS", "/absent")),
+    (ErrorCode::INVALID_NETNS, || faulty_call("ADD", |call| call.with("CNI_NETNS", "/absent")),
         "the runtime must create it before ADD"),
-    (ErrorCode::TRY_AGAIN_LATER, || spoilt("ADD", |call| call),
+    (ErrorCode::TRY_AGAIN_LATER, || faulty_call("ADD", |call| call),
         "`oke-node-agent why-not-ready` in the agent's pod of this node says what it waits for"),
-    (ErrorCode::NOT_AVAILABLE, || spoilt("STATUS", |call| call),
+    (ErrorCode::NOT_AVAILABLE, || faulty_call("STATUS", |call| call),
         "`oke-node-agent why-not-ready` in the agent's pod of this node says what it waits for"),
     (code::STATE, state_of_a_newer_version,
         "install that again, or drain the node, reboot it and uncordon it"),
     (code::NO_ADDRESS, pools_without_addresses,
         "`oke-node-agent status` in the agent's pod of this node lists the VNICs"),
-    (code::LINK_COLLISION, somebody_elses_host_link,
+    (code::LINK_COLLISION, foreign_host_link,
         "remove or rename that link"),
     (code::STEP_FAILED, a_vnic_link_that_is_gone,
         "`oke-node-agent plan` in the agent's pod of this node says what the host lacks"),
@@ -51,7 +51,7 @@ const SCENARIOS: [Scenario; 18] = [
         "find that program, then remove or rename the object"),
     (code::CHECK_DIFFERS, a_pod_that_lost_its_route,
         "see the details"),
-    (code::NOT_ALLOCATED, || spoilt("CHECK", |call| call),
+    (code::NOT_ALLOCATED, || faulty_call("CHECK", |call| call),
         "delete and add the pod"),
     (code::LEFT_OVER, del_without_privileges,
         "the next DEL retries"),
@@ -93,10 +93,10 @@ fn every_code_has_an_entry_and_a_scenario_or_is_unused() {
     }
     let never: BTreeSet<u32> =
         entries.into_iter().filter(|(_, entry)| entry.contains("never return it")).map(|(code, _)| code).collect();
-    let played = SCENARIOS.iter().map(|(code, ..)| code.0);
-    let played: BTreeSet<u32> = played.chain([ErrorCode::INTERNAL.0]).collect();
-    assert!(never.is_disjoint(&played), "a plugin returns it, the entry says never: {:?}", never.intersection(&played));
-    let all: BTreeSet<u32> = never.union(&played).copied().collect();
+    let tested = SCENARIOS.iter().map(|(code, ..)| code.0);
+    let tested: BTreeSet<u32> = tested.chain([ErrorCode::INTERNAL.0]).collect();
+    assert!(never.is_disjoint(&tested), "a plugin returns it, the entry says never: {:?}", never.intersection(&tested));
+    let all: BTreeSet<u32> = never.union(&tested).copied().collect();
     assert_eq!(all, codes().into_keys().collect(), "a code without scenario here, or a scenario without code");
 }
 
@@ -144,7 +144,7 @@ fn source(path: &str) -> String {
     fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-fn spoilt(verb: &str, spoil: fn(Call) -> Call) -> Answer {
+fn faulty_call(verb: &str, spoil: fn(Call) -> Call) -> Answer {
     let machine = Machine::new();
     machine.answer(&spoil(machine.call(verb)))
 }
@@ -171,7 +171,7 @@ fn pools_without_addresses() -> Answer {
     add(&node)
 }
 
-fn somebody_elses_host_link() -> Answer {
+fn foreign_host_link() -> Answer {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
     let link = host_link(&node.add(&pod));
@@ -226,10 +226,10 @@ fn unprivileged(node: &Node, verb: &str) -> Answer {
     let netns = node.file("netns");
     // Another process's descriptors are not visible to all users.
     pod.netns.bind_to(&netns).unwrap();
-    let mut powerless = Command::new("/usr/bin/setpriv");
-    powerless.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", PLUGIN]);
+    let mut unprivileged = Command::new("/usr/bin/setpriv");
+    unprivileged.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", PLUGIN]);
     let variables = [("CNI_COMMAND", verb), ("CNI_CONTAINERID", "a"), ("CNI_NETNS", netns.to_str().unwrap())];
-    let output = node.spawn(powerless, &variables, &node.conf("1.0.0")).wait_with_output().unwrap();
+    let output = node.spawn(unprivileged, &variables, &node.conf("1.0.0")).wait_with_output().unwrap();
     Netns::unbind(&netns).unwrap();
     Answer::of(&output)
 }

@@ -38,7 +38,7 @@ impl CrowdedHost {
     }
 
     /// No object of other programs is different, missing, new or elsewhere in its list.
-    fn assert_undisturbed(&self, after: &str) {
+    fn assert_unchanged(&self, after: &str) {
         let (before, now) = (self.before.without(&self.ours), Dump::of(&self.node).without(&self.ours));
         assert!(before == now, "{after}: {:#?}", before.difference(&now));
     }
@@ -66,29 +66,29 @@ fn foreign_state_is_unchanged_after_every_verb() {
     with_result["prevResult"] = host.add(&a);
     let of_crowd = ["10.0.0.8", "2001:db8::8"].map(|address| (address.to_owned(), "ens5"));
     assert_eq!(host.ours.addresses, of_crowd, "the addresses that the crowd is about");
-    host.assert_undisturbed("ADD");
+    host.assert_unchanged("ADD");
     host.add(&a);
-    host.assert_undisturbed("a repeated ADD");
+    host.assert_unchanged("a repeated ADD");
     assert_success(&host.node.cni("CHECK", &a, &with_result));
-    host.assert_undisturbed("CHECK");
+    host.assert_unchanged("CHECK");
     assert_eq!(error_of(&host.node.cni("CHECK", &b, &with_result)).0, 108);
-    host.assert_undisturbed("a failed CHECK");
+    host.assert_unchanged("a failed CHECK");
     assert_success(&host.node.call(&[("CNI_COMMAND", "STATUS")], &conf));
     json_of(&host.node.call(&[("CNI_COMMAND", "VERSION")], &conf));
-    host.assert_undisturbed("STATUS and VERSION");
+    host.assert_unchanged("STATUS and VERSION");
 
     sh(&b.netns, "ip link add eth0 type bridge");
     assert_eq!(error_of(&host.node.cni("ADD", &b, &conf)).0, 106);
-    host.assert_undisturbed("a failed ADD");
+    host.assert_unchanged("a failed ADD");
     assert_success(&host.node.cni("DEL", &b, &conf));
-    host.assert_undisturbed("DEL of what is not there");
+    host.assert_unchanged("DEL of what is not there");
 
     host.add(&c);
     host.node.age();
     host.gc(&["a", "c"]);
-    host.assert_undisturbed("GC with nothing to do");
+    host.assert_unchanged("GC with nothing to do");
     host.gc(&["a"]);
-    host.assert_undisturbed("GC");
+    host.assert_unchanged("GC");
     assert_success(&host.node.cni("DEL", &a, &conf));
     host.assert_as_before("DEL");
     assert_success(&host.node.cni("DEL", &a, &conf));
@@ -104,7 +104,7 @@ fn foreign_state_is_unchanged_when_records_are_rebuilt() {
     fs::remove_file(state.join("allocations.json")).unwrap();
     fs::remove_dir_all(state.join("allocations")).unwrap();
     host.add(&b);
-    host.assert_undisturbed("an ADD without record");
+    host.assert_unchanged("an ADD without record");
     fs::write(host.node.state.path().join("allocations.json"), "{").unwrap();
     for pod in [&a, &b] {
         assert_success(&host.node.cni("DEL", pod, &host.node.conf("1.1.0")));
@@ -125,7 +125,7 @@ fn foreign_connections_and_marks_survive_del_of_the_address() {
     for id in ["a", "b", "c"] {
         let pod = Pod::new(id);
         host.add(&pod);
-        host.assert_undisturbed("ADD with an address that others had");
+        host.assert_unchanged("ADD with an address that others had");
         host.node.sh(insert);
         assert_success(&host.node.cni("DEL", &pod, &host.node.conf("1.1.0")));
         host.assert_as_before("DEL, by which the pod's own connection is forgotten");

@@ -75,7 +75,7 @@ impl Results {
 }
 
 /// Sends all probes in time, and waits for the last answer.
-pub(super) fn volley(exchange: &mut impl Exchange, pace: Pace) -> Tally {
+pub(super) fn send_series(exchange: &mut impl Exchange, pace: Pace) -> Tally {
     let mut results = Results::default();
     let mut waiting: BTreeMap<u16, Instant> = BTreeMap::new();
     let began = Instant::now();
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn unanswered_probes_count_as_silence() {
         let pace = Pace { count: 10, interval: Duration::from_millis(1), timeout: Duration::from_millis(30) };
-        let tally = volley(&mut EverySecond(Vec::new()), pace);
+        let tally = send_series(&mut EverySecond(Vec::new()), pace);
         assert_eq!((tally.sent, tally.received, tally.failure), (10, 5, Some(Failure::Silence)));
     }
 }

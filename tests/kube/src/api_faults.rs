@@ -1,4 +1,4 @@
-//! Bad weather that a real API server makes: 410 Gone after compaction, 429 by priority and fairness.
+//! Faults of a real API server: 410 Gone after compaction, 429 by priority and fairness.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -71,10 +71,10 @@ impl Throttle {
         };
         // The server takes the objects up a moment after they were made. A request of before would sit elsewhere, and for long.
         until("of another priority level", &|answer| answer.level == level).await?;
-        let (sits, mut seated) = watch::channel(false);
-        let occupation = Self { occupation: tokio::spawn(occupy(occupier, sits)) };
+        let (occupied, mut is_occupied) = watch::channel(false);
+        let occupation = Self { occupation: tokio::spawn(occupy(occupier, occupied)) };
         // The holder of the only seat, the user too, has other requests refused: a refusal alone proves nothing.
-        let within = tokio::time::timeout_at(deadline.into(), seated.wait_for(|seated| *seated));
+        let within = tokio::time::timeout_at(deadline.into(), is_occupied.wait_for(|it| *it));
         if !matches!(within.await, Ok(Ok(_))) {
             return Err(anyhow!("the only seat was not to be had"));
         }

@@ -21,7 +21,7 @@ fn patient(scene: &mut Scene) {
 
 /// From here on the controllers have their own user, because the administrator is exempt from priority and fairness. Its
 /// leases are exempt too, if requested.
-async fn nobody_in_particular(scene: &mut Scene, leases_are_exempt: bool) {
+async fn start_as_plain_user(scene: &mut Scene, leases_are_exempt: bool) {
     patient(scene);
     let user = scene.kubernetes.user(USER, None).unwrap();
     let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER });
@@ -50,7 +50,7 @@ fn refusals(controller: &Controller) -> f64 {
 #[tokio::test]
 async fn requests_refused_by_priority_and_fairness_are_retried() {
     let mut scene = Scene::new().await;
-    nobody_in_particular(&mut scene, false).await;
+    start_as_plain_user(&mut scene, false).await;
     let mut one = scene.controller("one");
     // The leader has read its objects, and may not watch yet: only watches would be refused.
     scene.want("before", 0, json!({})).await;
@@ -71,7 +71,7 @@ async fn requests_refused_by_priority_and_fairness_are_retried() {
 #[tokio::test]
 async fn refused_lists_of_a_new_leader_continue() {
     let mut scene = Scene::new().await;
-    nobody_in_particular(&mut scene, true).await;
+    start_as_plain_user(&mut scene, true).await;
     // A controller with a configured cluster id starts with the lists.
     scene.environment.insert("CLUSTER_ID".to_owned(), "a-cluster".to_owned());
     scene.want("storage", 0, json!({})).await;
@@ -101,7 +101,7 @@ async fn events_refused(scene: &Scene) -> f64 {
 #[tokio::test]
 async fn a_refused_event_is_written_later() {
     let mut scene = Scene::new().await;
-    nobody_in_particular(&mut scene, false).await;
+    start_as_plain_user(&mut scene, false).await;
     let one = scene.controller("one");
     wait_until("it leads", async || one.leads()).await;
     let nodes: Api<Node> = Api::all(scene.client.clone());
