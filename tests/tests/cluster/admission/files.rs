@@ -1,15 +1,22 @@
 //! Who may name files of the host in a NodePolicy: a verb per kind, in addition to `create` and `update`, tried with real tokens.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use api::node_policy::{FileGrant, HOST_FOLDERS, HostUnit};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
 use kube::{Api, Client};
 use kube_harness::{ApiServer, Bound, ServiceAccount};
 use serde_json::{Value, json};
 
+use super::controller::{controller, granted};
 use super::{NAMESPACE, admin, assert_refused, grant, server, wait_until_refused};
 
 const FILES: &str = "need the verb \"host-files\" on nodepolicies";
 const CODE: &str = "need the verb \"host-code\" on nodepolicies";
+const STABLE: &str =
+    "status.stable of a NodePolicy may only have the mode, priority, files, restart and kubelet that its spec has";
+const DROP_IN: &str = "/etc/systemd/system/crio.service.d/90-web.conf";
 
 fn policies(client: &Client) -> Api<api::NodePolicy> {
     Api::all(client.clone())
@@ -164,4 +171,89 @@ async fn update_of_files_or_of_their_nodes_needs_the_verb() {
 
 fn settings_patch(settings: &Value) -> Value {
     json!({ "settings": settings })
+}
+
+/// As the controller writes it: without the file's default mode.
+fn stable(content: &str) -> Value {
+    let mut settings = json!({ "files": [{ "path": DROP_IN, "content": content }], "restart": ["crio.service"] });
+    settings["sysctls"] = json!({ "vm.swappiness": "10" });
+    json!({ "revision": "a", "mode": "Apply", "priority": 100, "settings": settings })
+}
+
+/// The stable revision with another value at a pointer.
+fn stable_with(at: &str, value: Value) -> Value {
+    let mut changed = stable("# one\n");
+    *changed.pointer_mut(at).unwrap() = value;
+    changed
+}
+
+/// Stable revisions that neither the spec nor an earlier status has.
+fn foreign() -> [Value; 6] {
+    [
+        stable_with("/settings/files/0/content", json!("[Service]\nExecStartPre=/bin/sh\n")),
+        stable_with("/settings/files/0/path", json!("/etc/systemd/system/kubelet.service.d/90-web.conf")),
+        stable_with("/settings/files/0", json!({ "path": DROP_IN, "content": "# one\n", "mode": "0600" })),
+        stable_with("/settings/restart", json!(["kubelet.service"])),
+        stable_with("/priority", json!(1000)),
+        stable_with("/settings", json!({ "kubelet": { "systemReserved": { "cpu": "500m" } } })),
+    ]
+}
+
+#[tokio::test]
+async fn stable_files_are_of_the_spec_or_were_stable_before() {
+    let server = granted().await;
+    let controller = controller(server, "stable-1").await;
+    let spec = |content: &str| {
+        let mut settings = stable(content)["settings"].clone();
+        settings["files"][0]["mode"] = json!("0644");
+        settings["kubelet"] = Value::Null;
+        json!({ "allNodes": true, "mode": "Apply", "settings": settings })
+    };
+    let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "NodePolicy",
+        "metadata": { "name": "stable" }, "spec": spec("# one\n") });
+    server.apply_object(object.clone()).await.unwrap();
+    let write = async |status: Value| {
+        let patch = Patch::Merge(json!({ "status": status }));
+        policies(&controller).patch_status("stable", &PatchParams::default(), &patch).await
+    };
+    let number = AtomicU32::new(0);
+    kube_harness::wait_for("the policy of stable files", async || {
+        let content = format!("# foreign {}\n", number.fetch_add(1, Ordering::Relaxed));
+        write(json!({ "stable": stable(&content) })).await.err()
+    })
+    .await;
+    let foreign = foreign();
+    for stable in &foreign {
+        assert_refused(write(json!({ "stable": stable })).await, STABLE);
+    }
+    // Before any revision is stable, and what needs no verb.
+    write(json!({ "target": "a", "canaries": ["node-1"] })).await.unwrap();
+    let plain = json!({ "sysctls": { "vm.swappiness": "20" } });
+    write(json!({ "stable": { "revision": "b", "mode": "Apply", "priority": 1, "settings": plain } })).await.unwrap();
+    // Stored as null, and absent.
+    let objects: Api<DynamicObject> = Api::all_with(controller.clone(), &ApiResource::erase::<api::NodePolicy>(&()));
+    for null in [json!({ "stable": null }), Value::Null] {
+        let mut object = objects.get("stable").await.unwrap();
+        object.data["status"] = null;
+        objects.replace_status("stable", &PostParams::default(), &object).await.unwrap();
+        assert_refused(write(json!({ "stable": foreign[0] })).await, STABLE);
+        write(json!({ "stable": stable("# one\n") })).await.unwrap();
+    }
+    write(json!({ "stable": null })).await.unwrap();
+    write(json!({ "stable": stable("# one\n") })).await.unwrap();
+    // The spec changes; the earlier revision stays until the new one is stable.
+    let mut changed = object.clone();
+    changed["spec"] = spec("# two\n");
+    server.apply_object(changed).await.unwrap();
+    write(json!({ "target": "b" })).await.unwrap();
+    write(json!({ "stable": stable_with("/settings/sysctls", json!({ "vm.swappiness": "30" })) })).await.unwrap();
+    for stable in &foreign {
+        assert_refused(write(json!({ "stable": stable })).await, STABLE);
+    }
+    write(json!({ "stable": stable("# two\n") })).await.unwrap();
+    assert_refused(write(json!({ "stable": stable("# one\n") })).await, STABLE);
+    let patch = Patch::Merge(json!({ "status": { "stable": stable("# one\n") } }));
+    let by_admin = policies(&admin(server)).patch_status("stable", &PatchParams::default(), &patch).await;
+    assert_refused(by_admin, STABLE);
+    policies(&admin(server)).delete("stable", &DeleteParams::default()).await.unwrap();
 }
