@@ -249,6 +249,12 @@ impl Engine {
         self.outdated.insert(uid, object.metadata.resource_version.clone());
     }
 
+    /// The API server refused a status, for example because of a stable revision that it no longer has: the next status follows the
+    /// stored one.
+    pub(crate) fn note_refused(&mut self, uid: &str) {
+        self.acknowledged.remove(uid);
+    }
+
     /// A request to an agent was not sent.
     pub(crate) fn note_dropped(&mut self, node: &str, is_document: bool) {
         if let Some(memory) = self.nodes.get_mut(node) {

@@ -49,6 +49,8 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(15);
 const AT_ONCE: usize = 64;
 /// Between two writes of a status that differs in counts and words only.
 const COUNTS_EVERY: Duration = Duration::from_secs(30);
+/// The HTTP status of an answer that refuses a write by rights or policies.
+const FORBIDDEN: u16 = 403;
 /// Policies per page of a list.
 const PAGE: u32 = 100;
 
@@ -303,6 +305,11 @@ impl NodePolicies {
                     self.shared.lock().note_conflict(object);
                 }
                 Err(error) => {
+                    if error.code() == Some(FORBIDDEN) {
+                        // Without the own version, a write before the watch delivers that one is a conflict.
+                        clock.forget(&uid);
+                        self.shared.lock().note_refused(&uid);
+                    }
                     let name = object.name_any();
                     tracing::warn!(event = "node_policy.status", name, error = chain(&error), "retried");
                 }

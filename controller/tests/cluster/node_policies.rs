@@ -12,7 +12,7 @@ use tunables::view::{PoliciesView, PolicyView};
 
 use crate::agents::{FakeAgent, NAMESPACE, TrustedControllers};
 use crate::process::Controller;
-use crate::scene::Scene;
+use crate::scene::{Scene, manifest};
 
 const KEY: &str = "vm.swappiness";
 
@@ -146,4 +146,28 @@ async fn stop_switch_halts_the_rollout_at_once() {
     wait_until("it goes on", async || having(&agents, "10") == 2).await;
     assert!(status(&scene).await.created_by.starts_with("program "), "{:?}", status(&scene).await.created_by);
     assert_eq!(policies(&scene).get("web").await.unwrap().finalizers(), [api::POLICY_FINALIZER]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rollout_goes_on_when_a_user_removes_the_stable_revision() {
+    let scene = Scene::with(1, 2, OciSettings::default()).await;
+    // Only this policy: others refuse the administrator, who the controller is here.
+    let all = std::fs::read_to_string(manifest("admission.yaml")).unwrap();
+    let documents = all.split("---\n").filter(|document| document.contains("  name: oke-node-policy-stable\n"));
+    let file = scene.folder.path().join("policy.yaml");
+    std::fs::write(&file, documents.collect::<Vec<_>>().join("---\n")).unwrap();
+    scene.kubernetes.apply(&file).await.unwrap();
+    let _agents = agents(&scene, 1).await;
+    let settings = |content: &str| {
+        let file = json!({ "path": "/etc/sysctl.d/90-web.conf", "content": content });
+        json!({ "settings": { "sysctls": { KEY: "10" }, "files": [file] } })
+    };
+    create(&scene, &settings("# one\n")).await;
+    let _one = scene.controller("one");
+    let content = async || Some(status(&scene).await.stable?.settings.files.first()?.content.clone());
+    wait_until("it is stable", async || content().await.is_some()).await;
+    let removed = Patch::Merge(json!({ "status": { "stable": null } }));
+    policies(&scene).patch_status("web", &PatchParams::default(), &removed).await.unwrap();
+    change(&scene, &settings("# two\n")).await;
+    wait_until("the new one is stable", async || content().await.as_deref() == Some("# two\n")).await;
 }
