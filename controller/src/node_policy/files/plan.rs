@@ -136,8 +136,7 @@ pub(crate) fn plan(input: &FilesInput<'_>, memory: &FilesMemory) -> FileActions 
 
 /// Whether a node needs a Pod and can run one. A change without a Pod is one whose Pod died: the next Pod undoes it.
 fn needs_pod(node: &FileNode<'_>, pods: &BTreeSet<&str>) -> bool {
-    let is_due = matches!(node.state, FilesState::Due | FilesState::Changing);
-    is_due && node.is_ready && !node.is_busy && !pods.contains(node.name)
+    node.state.is_unsettled() && node.is_ready && !node.is_busy && !pods.contains(node.name)
 }
 
 /// The part of an order's hash that is in the name of its Pod.
