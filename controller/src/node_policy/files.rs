@@ -49,8 +49,8 @@ struct SeenPod {
     name: String,
     first: Instant,
     last: Instant,
-    /// Whether its container ran when it was seen last.
-    is_running: bool,
+    /// For how long after the first time its change may be in progress, by what was seen last.
+    change_max: Duration,
 }
 
 #[derive(Debug)]
@@ -75,20 +75,29 @@ impl FilesMemory {
         let known = std::mem::take(&mut self.pods);
         for FilePod { name, node, state, .. } in pods {
             let first = known.get(node).filter(|seen| seen.name == *name).map_or(now, |seen| seen.first);
-            let seen = SeenPod { name: name.clone(), first, last: now, is_running: *state == PodState::Running };
+            let change_max = match state {
+                PodState::Running => START_LIMIT,
+                // It died: a guard may restore its files.
+                PodState::Invalid(_) => LIMIT,
+                _ => Duration::ZERO,
+            };
+            let seen = SeenPod { name: name.clone(), first, last: now, change_max };
             self.pods.insert(node.clone(), seen);
         }
         // The next Pod for the same order has the same name.
-        let gone =
-            known.into_iter().map(|(node, seen)| (node, SeenPod { name: String::new(), is_running: false, ..seen }));
+        let gone = known
+            .into_iter()
+            .map(|(node, seen)| (node, SeenPod { name: String::new(), change_max: Duration::ZERO, ..seen }));
         for (node, seen) in gone {
             self.pods.entry(node).or_insert(seen);
         }
     }
 
-    /// Whether a young Pod runs: the kubelet may be down, and the Pod reports how its change ends.
-    pub(crate) fn is_changing(&self, node: &str) -> bool {
-        self.pods.get(node).is_some_and(|seen| seen.is_running && seen.age() <= START_LIMIT)
+    /// Whether a change is in progress: the kubelet may be down, and its young Pod, or the one after it, reports how it ends.
+    pub(crate) fn is_changing(&self, node: &str, now: Instant) -> bool {
+        let has_next = |ends: &EndedPods| (1..FAILURES_MAX).contains(&ends.failures) && now < ends.retry + ANSWER_DELAY;
+        self.pods.get(node).is_some_and(|seen| seen.age() < seen.change_max)
+            || self.ends.get(node).is_some_and(has_next)
     }
 
     /// How long this leader has seen a Pod.

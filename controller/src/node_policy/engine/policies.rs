@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::node_policy::PolicyMode;
 use api::{NodePolicyStatus, POLICY_FINALIZER, PolicyReason};
+use tokio::time::Instant;
 use tunables::{ItemReport, ItemState, NodeAnswer, PolicyState};
 
 use super::{Actions, Engine, FinalizerUpdate, PATIENCE, PolicyStep, RootDisk, StatusUpdate, World};
@@ -152,7 +153,7 @@ impl Engine {
             is_ready: node.is_ready(),
             fault: baseline
                 .and_then(|baseline| node.fault(held, answer, baseline))
-                .filter(|fault| !self.is_excused(node.name(), fault))
+                .filter(|fault| !self.is_excused(node.name(), fault, step.world.now))
                 .or_else(|| self.file_fault(node, policy, answer))
                 .or_else(|| disk.and_then(RootDisk::fault)),
             is_busy: step.busy.contains(node.name()),
@@ -160,9 +161,9 @@ impl Engine {
     }
 
     /// Whether a change of files explains a fault: its Pod undoes the change, or the fault is judged afterwards.
-    fn is_excused(&self, node: &str, fault: &NodeFault) -> bool {
+    fn is_excused(&self, node: &str, fault: &NodeFault, now: Instant) -> bool {
         let is_of_change = matches!(fault.reason, PolicyReason::NodeNotReady | PolicyReason::NewProblem);
-        is_of_change && self.files.is_changing(node)
+        is_of_change && self.files.is_changing(node, now)
     }
 
     /// The fault of a node on which no Pod can apply the files of a policy.

@@ -106,12 +106,9 @@ pub(crate) fn plan(input: &FilesInput<'_>, memory: &FilesMemory) -> FileActions 
             None => drop(running.insert(&pod.node)),
         }
     }
-    let is_changing = |node: &&FileNode<'_>| {
-        matches!(node.state, FilesState::Changing | FilesState::Confirmable)
-            && memory.may_still_change(node.name, input.now)
-    };
-    running.extend(input.nodes.iter().filter(is_changing).map(|node| node.name));
-    for node in input.nodes.iter().filter(|node| node.state == FilesState::Confirmable && !node.is_busy) {
+    // A Pod that died reads no confirmation.
+    let is_waiting = |node: &&FileNode<'_>| node.state == FilesState::Confirmable && running.contains(node.name);
+    for node in input.nodes.iter().filter(is_waiting).filter(|node| !node.is_busy) {
         if let Some(order) = node.order {
             let order = order.to_owned();
             actions.confirm.push(Confirmation {
@@ -124,6 +121,11 @@ pub(crate) fn plan(input: &FilesInput<'_>, memory: &FilesMemory) -> FileActions 
     if input.is_stopped {
         return actions;
     }
+    let is_changing = |node: &&FileNode<'_>| {
+        matches!(node.state, FilesState::Changing | FilesState::Confirmable)
+            && memory.may_still_change(node.name, input.now)
+    };
+    running.extend(input.nodes.iter().filter(is_changing).map(|node| node.name));
     let mut budgets = Budgets::new(input, running);
     for node in input.nodes {
         let Some(order) = node.order.filter(|_| needs_pod(node, &pods)) else { continue };

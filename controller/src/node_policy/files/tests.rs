@@ -169,6 +169,21 @@ fn change_whose_pod_died_gets_another_pod() {
 }
 
 #[test]
+fn node_changes_from_the_first_pod_to_the_next_one() {
+    let mut fleet = Fleet::of(vec![node("a", "1", Confirmable)]);
+    fleet.pods = vec![pod("a", PodState::Invalid("Error 137".to_owned()))];
+    fleet.memory.note_pods(Some(&fleet.pods), fleet.now);
+    assert!(fleet.memory.is_changing("a", fleet.now), "a guard may restore its files");
+    let end = fleet.actions().delete.remove(0);
+    fleet.memory.note_end(&end, fleet.now);
+    fleet.memory.note_pods(Some(&[]), fleet.now);
+    for (seconds, is_changing) in [(40, true), (70, false)] {
+        let now = fleet.now + Duration::from_secs(seconds);
+        assert_eq!(fleet.memory.is_changing("a", now), is_changing, "after {seconds} s");
+    }
+}
+
+#[test]
 fn pod_that_ended_is_deleted_and_its_node_left_alone_for_a_while() {
     let mut fleet = Fleet::of(vec![node("a", "1", Due)]);
     let report = |reason| PodState::Ended(OperationReport::new(reason, "read order.json"));
@@ -261,6 +276,8 @@ fn node_that_stays_due_after_pods_that_succeed_has_failed_until_it_settles() {
 fn change_is_confirmed_also_while_rollouts_are_stopped() {
     let mut fleet = Fleet::of(vec![node("a", "1", Confirmable)]);
     (fleet.is_stopped, fleet.nodes[0].kubelet_started) = (true, Some(7));
+    assert_eq!(fleet.actions().confirm, [], "its Pod died");
+    fleet.pods = vec![pod("a", PodState::Running)];
     let confirmation = Confirmation { node: "a".to_owned(), order: ORDER.to_owned(), kubelet_started: Some(7) };
     assert_eq!(fleet.actions().confirm, [confirmation]);
     fleet.nodes[0].order = None;
