@@ -154,6 +154,11 @@ impl Host {
         remove(&self.data(name))
     }
 
+    /// The size of a copy in bytes; 0 if there is none.
+    pub fn copy_size(&self, path: &str, copies: Copies) -> u64 {
+        fs::metadata(self.copy(copies, path)).map_or(0, |found| found.len())
+    }
+
     /// Whether there is a copy of a file.
     pub fn has_copy(&self, path: &str, copies: Copies) -> bool {
         self.copy(copies, path).exists()
@@ -219,6 +224,11 @@ impl Host {
     /// # Errors
     /// When the file cannot be read, written or removed, or there is no copy.
     pub fn take_back(&self, path: &str, before: Option<&FileState>, written: Option<&FileState>) -> io::Result<bool> {
+        refuse_outside(path)?;
+        // What a killed program was about to write: CRI-O reads each file of its folder. A folder of that name is another program's.
+        if self.has_real_folders(path)? {
+            let _ = remove(&self.at(&staged(path)));
+        }
         let found = match self.observe(path) {
             ObservedFile::Present(state) => Some(state),
             ObservedFile::Absent => None,

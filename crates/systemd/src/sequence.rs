@@ -21,6 +21,8 @@ pub struct ServiceCommand {
     pub arguments: Vec<String>,
     /// Its environment, as NAME=VALUE, without what is in files.
     pub environment: Vec<String>,
+    /// The process that it started; 0 if none runs.
+    pub main_pid: u32,
 }
 
 impl Systemd {
@@ -59,11 +61,12 @@ impl Systemd {
         let read = |property: &'static str| properties.get(property).cloned().ok_or_else(|| lacks(property));
         let commands = commands(read("ExecStart")?).ok_or_else(|| lacks("ExecStart"))?;
         let environment = Vec::<String>::try_from(read("Environment")?).map_err(|_| lacks("Environment"))?;
+        let main_pid = u32::try_from(read("MainPID")?).map_err(|_| lacks("MainPID"))?;
         let arguments = match <[Vec<String>; 1]>::try_from(commands) {
             Ok([only]) => only,
             Err(_) => Vec::new(),
         };
-        Ok(ServiceCommand { arguments, environment })
+        Ok(ServiceCommand { arguments, environment, main_pid })
     }
 }
 

@@ -12,6 +12,7 @@
 pub mod answer;
 pub mod check;
 pub mod compare;
+mod contents;
 pub mod folders;
 pub mod guard;
 pub mod order;

@@ -133,16 +133,32 @@ pub fn merge(policies: &[PolicyOfNode<'_>]) -> NodeItems {
     }
 }
 
-/// The settings of a policy that no node may have, with the reason and the next step.
-pub fn refusals(settings: &NodeSettings) -> Vec<(&str, Refusal)> {
+const NO_RESTART: Refusal = Refusal {
+    reason: "without a restart nothing proves that the node survives it, and the next boot would show it on all nodes at once",
+    next_step: "Name kubelet.service, crio.service, containerd.service or NetworkManager.service in settings.restart.",
+};
+
+/// The settings of a policy that no node may have in this mode, with the reason and the next step.
+pub fn refusals(settings: &NodeSettings, mode: DocumentMode) -> Vec<(&str, Refusal)> {
+    let needs_restart = |unit| needs_restart(settings, unit).filter(|_| mode == DocumentMode::Apply);
     let of_keys = settings.sysctls.keys().filter_map(|key| Some((key.as_str(), keys::is_never_allowed(key)?)));
     let of_files = settings.files.iter().filter_map(|file| {
-        let refusal = files::check(&file.path, &file.content, file.mode.bits()).err()?;
-        Some((file.path.as_str(), refusal))
+        let refusal = match files::check(&file.path, &file.content, file.mode.bits()) {
+            Ok(place) => place.unit.and_then(needs_restart),
+            Err(refusal) => Some(refusal),
+        };
+        Some((file.path.as_str(), refusal?))
     });
-    let kubelet =
-        settings.kubelet.as_ref().and_then(|kubelet| Some((item::KUBELET, reservations::check(kubelet).err()?)));
+    let kubelet = settings.kubelet.as_ref().and_then(|kubelet| {
+        let refusal = reservations::check(kubelet).err().or_else(|| needs_restart(HostUnit::Kubelet));
+        Some((item::KUBELET, refusal?))
+    });
     of_keys.chain(of_files).chain(kubelet).collect()
+}
+
+/// What the node needs must be proven with its new file.
+fn needs_restart(settings: &NodeSettings, unit: HostUnit) -> Option<Refusal> {
+    (unit.is_guarded() && !settings.restart.contains(&unit)).then_some(NO_RESTART)
 }
 
 fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {
@@ -158,7 +174,7 @@ fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {
             on_delete: policy.on_delete,
         });
         let Some(settings) = policy.settings.filter(|_| policy.mode != DocumentMode::Keep) else { continue };
-        for (item, value) in values_of(settings) {
+        for (item, value) in values_of(settings, policy.mode) {
             if let Some(rival) = rival(&values, sorted, &item, &value, policy) {
                 let conflict =
                     Conflict { policy: policy.name.to_owned(), rival: rival.to_owned(), item: item.to_string() };
@@ -202,8 +218,8 @@ fn merge_sorted(sorted: &[&PolicyOfNode<'_>]) -> NodeItems {
 }
 
 /// The items of a policy but for links, with what distinguishes their values: a hash for those that are longer than a word.
-fn values_of(settings: &NodeSettings) -> Vec<(Item, String)> {
-    let refused: BTreeSet<&str> = refusals(settings).into_iter().map(|(item, _)| item).collect();
+fn values_of(settings: &NodeSettings, mode: DocumentMode) -> Vec<(Item, String)> {
+    let refused: BTreeSet<&str> = refusals(settings, mode).into_iter().map(|(item, _)| item).collect();
     let sysctls = settings.sysctls.iter().map(|(key, value)| (Item::Sysctl(key.clone()), value.clone()));
     let huge_pages = settings.transparent_huge_pages.map(|pages| (Item::HugePages, pages.enabled.to_string()));
     let files = settings.files.iter().map(|file| (Item::File(file.path.clone()), revision::of(file)));

@@ -4,19 +4,26 @@
 mod change;
 mod units;
 
+use std::time::Duration;
+
 use api::TaskReason;
 use api::operation::OperationReport;
 use installer::host_files::{Host, ORDER};
 use ipam::read_state;
+use nix::unistd::{SysconfVar, sysconf};
 use systemd::Systemd;
 use tunables::files::order::KubeletFacts;
 use tunables::files::{FileGrant, FileOrder, HostUnit};
 
 use super::Failure;
+use super::shell::run;
 use crate::args::FilesArgs;
 use crate::reconcile::kernel_limits;
 use change::{Change, Identity, Outcome, Timing};
 use units::SystemdUnits;
+
+/// For reading the kubelet's command line.
+const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Applies an order to the host's files.
 pub(super) async fn apply(systemd: &Systemd, arguments: &FilesArgs) -> Result<OperationReport, Failure> {
@@ -48,11 +55,23 @@ pub(super) async fn apply(systemd: &Systemd, arguments: &FilesArgs) -> Result<Op
 /// The kubelet of this node.
 async fn facts(systemd: &Systemd) -> Result<KubeletFacts, Failure> {
     let command = systemd.command_line(HostUnit::Kubelet.as_str()).await?;
+    // Its flags may come from a file or a script, too: those of the running process are all of them.
+    let running = match command.main_pid {
+        0 => Vec::new(),
+        pid => {
+            let path = format!("/proc/{pid}/cmdline");
+            let output = run(systemd, "kubelet-flags", &["/usr/bin/cat", &path], READ_LIMIT).await?;
+            output.text.split('\0').skip(1).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        }
+    };
     let memory = Some(kernel_limits::memory()).filter(|memory| *memory > 0);
+    let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten().and_then(|count| u64::try_from(count).ok());
     let unreadable = || Failure { reason: TaskReason::OperationFailed, message: "read the node's memory".to_owned() };
     Ok(KubeletFacts {
         start: command.arguments,
         environment: command.environment,
+        running,
+        processors: processors.unwrap_or(1),
         memory: memory.ok_or_else(unreadable)?,
     })
 }

@@ -52,13 +52,13 @@ pub struct NodeSettings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"]))]
     pub files: Vec<HostFile>,
-    /// Units that may restart when their files change; none if absent. Others keep the earlier files until they restart for another
-    /// reason.
+    /// Units that may restart when their files change; none if absent. Files of kubelet, crio, containerd and NetworkManager need their
+    /// unit here; others keep the earlier files until they restart for another reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7), extend("x-kubernetes-list-type" = "set"))]
     pub restart: Vec<HostUnit>,
     /// What the kubelet reserves for the system and keeps free; unchanged if absent. It needs the verb host-code, and kubelet.service in
-    /// restart to have an effect at once.
+    /// restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<KubeletReservations>,
 }

@@ -1,10 +1,10 @@
 //! Checks of a policy's files: by the controller before a node gets them, and again by what writes them.
 
-use api::node_policy::{CONTENT_MAX, FileGrant, FileMode, HostUnit};
+use api::node_policy::{CONTENT_MAX, FileMode};
 use vcn::printable;
 
+use crate::files::contents;
 use crate::files::folders::{Place, place};
-use crate::files::sysctl_lines;
 use crate::refusal::Refusal;
 
 const MODE: Refusal =
@@ -17,32 +17,6 @@ const LENGTH: Refusal = Refusal {
     reason: "the content has more than 8192 bytes",
     next_step: "Shorten it, or use the node pool's cloud-init.",
 };
-
-const CHRONY: Refusal = Refusal {
-    reason: "chrony files of policies have only directives about time sources and the clock",
-    next_step: "Use server, pool, peer, makestep and similar; leave files, users and access to the node image.",
-};
-const CHRONY_DIRECTIVES: [&str; 19] = [
-    "acquisitionport",
-    "combinelimit",
-    "hwtimestamp",
-    "leapsecmode",
-    "leapsectz",
-    "makestep",
-    "maxchange",
-    "maxclockerror",
-    "maxdistance",
-    "maxjitter",
-    "maxslewrate",
-    "maxupdateskew",
-    "minsources",
-    "peer",
-    "pool",
-    "reselectdist",
-    "rtcsync",
-    "server",
-    "stratumweight",
-];
 
 /// Checks a file: its folder, its mode and its content.
 ///
@@ -67,32 +41,18 @@ pub(crate) fn check_content(place: Place, content: &str, mode: u32) -> Result<()
     if !lines.split('\n').all(is_line) {
         return Err(TEXT);
     }
-    if place.is_of_sysctl() {
-        sysctl_lines::check(content)?;
-    }
-    if place.unit == Some(HostUnit::Chronyd) && place.grant == FileGrant::HostFiles {
-        check_chrony(content)?;
-    }
-    Ok(())
-}
-
-/// chronyd starts as root, and other directives name files that it writes or removes, or users.
-fn check_chrony(content: &str) -> Result<(), Refusal> {
-    let words = content.lines().filter_map(|line| line.split_whitespace().next());
-    let is_comment = |word: &&str| word.starts_with(['#', '%', ';', '!']);
-    let is_known = |word: &str| CHRONY_DIRECTIVES.contains(&word.to_ascii_lowercase().as_str());
-    if words.filter(|word| !is_comment(word)).all(is_known) { Ok(()) } else { Err(CHRONY) }
+    contents::check(place, content)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PATH: &str = "/etc/security/limits.d/90-web.conf";
+    const PATH: &str = "/etc/modprobe.d/90-web.conf";
 
     #[test]
     fn content_is_lines_of_text() {
-        for content in ["* soft nofile 65536\n", "a\n\n\tb\n", "ä\n", "\n"] {
+        for content in ["options x y=1\n", "a\n\n\tb\n", "ä\n", "\n"] {
             assert!(check(PATH, content, 0o644).is_ok(), "{content:?}");
         }
         for content in ["", "a", "a\0\n", "a\r\n", "\u{1b}[2J\n", "a\u{202e}b\n", "a\u{7f}\n"] {
@@ -112,18 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn chrony_files_name_sources_and_no_files() {
-        const CHRONY_PATH: &str = "/etc/chrony.d/90-x.conf";
-        assert!(check(CHRONY_PATH, "# own\nserver 10.0.0.1 iburst\n\nmakestep 1 3\n", 0o644).is_ok());
-        for line in
-            ["pidfile /etc/shadow", " PidFile /x", "user root", "driftfile /x", "include /x", "server a\nlogdir /x"]
-        {
-            assert_eq!(check(CHRONY_PATH, &format!("{line}\n"), 0o644), Err(CHRONY), "{line}");
-        }
-    }
-
-    #[test]
-    fn content_of_sysctl_files_is_checked() {
+    fn content_that_hosts_programs_read_is_checked() {
         assert!(check("/etc/sysctl.d/90-x.conf", "vm.max_map_count = 262144\n", 0o644).is_ok());
         assert!(check("/etc/sysctl.d/90-x.conf", "kernel.core_pattern = |/x\n", 0o644).is_err());
     }

@@ -32,8 +32,13 @@ pub struct GuardCommand {
     pub ignores_failure: bool,
 }
 
-/// The commands for a change.
-pub fn commands(pending: &PendingChange, paths: GuardPaths<'_>, delay: Duration) -> Vec<GuardCommand> {
+/// The commands for a change. `size` is that of a path's copy, in bytes: a copy that a full disk cut off must not replace a file.
+pub fn commands(
+    pending: &PendingChange,
+    paths: GuardPaths<'_>,
+    delay: Duration,
+    size: impl Fn(&str) -> u64,
+) -> Vec<GuardCommand> {
     let mut commands = vec![command(&["/usr/bin/sleep", &delay.as_secs().to_string()], false)];
     for (path, before) in &pending.before {
         match before {
@@ -41,9 +46,14 @@ pub fn commands(pending: &PendingChange, paths: GuardPaths<'_>, delay: Duration)
                 // Readers never see half a file, and owner and mode are those of the copy.
                 let (copy, staged) = (format!("{}/{}", paths.copies, copy_name(path)), staged(path));
                 commands.push(command(&["/usr/bin/cp", "--archive", "--no-target-directory", &copy, &staged], true));
-                commands.push(command(&["/usr/bin/mv", "--force", "--no-target-directory", &staged, path], true));
+                let whole = format!("{}c", size(path));
+                let find = ["/usr/bin/find", &staged, "-prune", "-type", "f", "-size", &whole];
+                let rename = ["-exec", "/usr/bin/mv", "--force", "--no-target-directory", &staged, path, ";"];
+                commands.push(command(&[&find[..], &rename[..]].concat(), true));
+                commands.push(command(&["/usr/bin/rm", "--force", &staged], true));
             }
-            None => commands.push(command(&["/usr/bin/rm", "--force", path], true)),
+            // What a killed program was about to write: CRI-O reads each file of its folder.
+            None => commands.push(command(&["/usr/bin/rm", "--force", path, &staged(path)], true)),
         }
     }
     commands.push(command(&["/usr/bin/sync"], true));
@@ -108,7 +118,7 @@ mod tests {
             ..PendingChange::default()
         };
         let paths = GuardPaths { copies: &text("copies"), marker: &text("restored") };
-        let commands = commands(&pending, paths, Duration::ZERO);
+        let commands = commands(&pending, paths, Duration::ZERO, |_| 4);
         let (systemd, files): (Vec<_>, Vec<_>) =
             commands.iter().partition(|command| command.arguments[0].ends_with("systemctl"));
         for command in files {
@@ -131,9 +141,27 @@ mod tests {
     }
 
     #[test]
+    fn copy_that_is_cut_off_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("changed.conf").to_str().unwrap().to_owned();
+        fs::create_dir(folder.path().join("copies")).unwrap();
+        write(Path::new(&path), "new\n");
+        write(&folder.path().join("copies").join(copy_name(&path)), "ol");
+        let before = [(path.clone(), Some(FileState::of(b"old\n", 0o644)))].into();
+        let pending = PendingChange { before, ..PendingChange::default() };
+        let copies = folder.path().join("copies").to_str().unwrap().to_owned();
+        let marker = folder.path().join("restored").to_str().unwrap().to_owned();
+        for command in commands(&pending, GuardPaths { copies: &copies, marker: &marker }, Duration::ZERO, |_| 4) {
+            Command::new(&command.arguments[0]).args(&command.arguments[1..]).status().unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+        assert!(!Path::new(&staged(&path)).exists());
+    }
+
+    #[test]
     fn only_the_wait_stops_the_commands_after_it() {
         let pending = PendingChange { before: [("/x".to_owned(), None)].into(), ..PendingChange::default() };
-        let commands = commands(&pending, GuardPaths { copies: "/c", marker: "/m" }, GUARD_DELAY);
+        let commands = commands(&pending, GuardPaths { copies: "/c", marker: "/m" }, GUARD_DELAY, |_| 0);
         assert_eq!(commands[0].arguments, ["/usr/bin/sleep", "100"]);
         assert!(!commands[0].ignores_failure && commands[1..].iter().all(|command| command.ignores_failure));
     }

@@ -81,8 +81,12 @@ pub struct KubeletFacts {
     pub start: Vec<String>,
     /// The unit's environment, whose variables the command may have.
     pub environment: Vec<String>,
+    /// The arguments of its running process; empty if none runs.
+    pub running: Vec<String>,
     /// The node's memory in bytes.
     pub memory: u64,
+    /// The node's logical processors.
+    pub processors: u64,
 }
 
 impl FileOrder {
@@ -188,13 +192,14 @@ fn render(
 ) -> Result<Vec<(String, String)>, (ItemState, String)> {
     let refused = |refusal: Refusal| (ItemState::Refused, refusal.to_string());
     reservations::check(reservations).map_err(refused)?;
-    reservations::check_memory(reservations, kubelet.memory).map_err(refused)?;
+    reservations::check_capacity(reservations, kubelet.memory, kubelet.processors).map_err(refused)?;
     let own_unit = format!("--config-dir={KUBELET_FOLDER}");
     // Variables of the command are words of the environment. The names before = make no flag.
     let words = kubelet.environment.iter().filter_map(|variable| variable.split_once('=').map(|(_, value)| value));
     let words = words.flat_map(str::split_whitespace).map(str::to_owned);
     let command_line: Vec<String> = kubelet.start.iter().cloned().chain(words).collect();
-    if let Some(flag) = reservations::outranked_by(reservations, &command_line) {
+    let running = || reservations::outranked_by(reservations, &kubelet.running);
+    if let Some(flag) = reservations::outranked_by(reservations, &command_line).or_else(running) {
         let message =
             format!("the kubelet's flag --{flag} sets the same and outranks files. Remove it from the node pool.");
         return Err((ItemState::Unsupported, message));
@@ -229,7 +234,9 @@ mod tests {
         KubeletFacts {
             start: start.split(' ').map(str::to_owned).collect(),
             environment: environment.iter().map(|variable| (*variable).to_owned()).collect(),
+            running: Vec::new(),
             memory: 8 << 30,
+            processors: 4,
         }
     }
 
@@ -291,6 +298,10 @@ mod tests {
         let error = paths(&kubelet("/usr/bin/kubelet $KUBELET_EXTRA_ARGS", &extra)).unwrap_err();
         assert!(error.contains("--system-reserved"), "{error}");
         assert!(paths(&kubelet("/usr/bin/kubelet", &["X=--kube-reserved=cpu=1"])).is_ok());
+        // From a file of the environment, or a script.
+        let running = vec!["--system_reserved=cpu=100m".to_owned()];
+        let error = paths(&KubeletFacts { running, ..kubelet("/usr/bin/kubelet $KUBELET_ARGS", &[]) }).unwrap_err();
+        assert!(error.contains("--system_reserved"), "{error}");
     }
 
     #[test]

@@ -199,11 +199,12 @@ pub(crate) fn not_granted(path: &str, policy: &str, grant: FileGrant) -> FileRep
 impl FilePlan {
     /// The record while the plan is carried out. It is stored before the first file changes, so that a killed program leaves what the
     /// next one needs to bring the earlier files back.
-    pub fn begin(&self, record: &FileRecord, order: &str) -> FileRecord {
+    pub fn begin(&self, record: &FileRecord, order: &str, failed: &BTreeSet<HostUnit>) -> FileRecord {
         let mut next = record.clone();
         let mut pending = PendingChange {
             order: order.to_owned(),
             units: self.restart.clone(),
+            failed: self.restart.intersection(failed).copied().collect(),
             reload: self.reload,
             restart: record.restart.clone(),
             owed: record.owed.clone(),

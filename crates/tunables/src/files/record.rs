@@ -118,6 +118,9 @@ pub struct PendingChange {
     pub records: BTreeMap<String, Option<RecordedFile>>,
     /// The units that restart: again, when the files come back.
     pub units: BTreeSet<HostUnit>,
+    /// Those of them that had failed before the change: the earlier files do not bring them back.
+    #[serde(skip_serializing_if = "is_default")]
+    pub failed: BTreeSet<HostUnit>,
     /// Whether systemd reads its units again.
     pub reload: bool,
     /// The earlier value in the record.

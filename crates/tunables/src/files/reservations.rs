@@ -16,23 +16,8 @@ const SIGNALS: [&str; 5] =
     ["imagefs.available", "imagefs.inodesFree", "memory.available", "nodefs.available", "nodefs.inodesFree"];
 /// A further signal, which has no threshold by default.
 const PID_SIGNAL: &str = "pid.available";
-/// The largest part of a node's memory that policies reserve.
-const MEMORY_PERCENT: u128 = 50;
-
-/// The flags that outrank a drop-in, with the field that each sets.
-const FLAGS: [(&str, Field); 3] = [
-    ("eviction-hard", Field::EvictionHard),
-    ("kube-reserved", Field::KubeReserved),
-    ("system-reserved", Field::SystemReserved),
-];
-
-/// A field of the reservations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    SystemReserved,
-    KubeReserved,
-    EvictionHard,
-}
+/// The largest part of a node's memory and processors that policies reserve.
+const PERCENT_MAX: u128 = 50;
 
 const RESOURCE: Refusal = Refusal {
     reason: "a kubelet reserves cpu, memory, ephemeral-storage and pid only, in quantities such as 500m or 1Gi",
@@ -48,6 +33,10 @@ const THRESHOLD: Refusal = Refusal {
 };
 const MEMORY: Refusal = Refusal {
     reason: "the reservations and the threshold take more than half of the node's memory",
+    next_step: "Reserve less, or select larger nodes.",
+};
+const PROCESSORS: Refusal = Refusal {
+    reason: "the reservations take more than half of the node's processors",
     next_step: "Reserve less, or select larger nodes.",
 };
 
@@ -73,33 +62,38 @@ pub fn check(reservations: &KubeletReservations) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that a node of this memory, in bytes, keeps room for pods.
+/// Checks that a node of this memory, in bytes, and these logical processors keeps room for pods.
 ///
 /// # Errors
 /// If it does not.
-pub fn check_memory(reservations: &KubeletReservations, memory: u64) -> Result<(), Refusal> {
+pub fn check_capacity(reservations: &KubeletReservations, memory: u64, processors: u64) -> Result<(), Refusal> {
     let memory = u128::from(memory) * 1000;
-    let reserved = |of: &BTreeMap<String, String>| of.get("memory").and_then(|amount| quantity(amount)).unwrap_or(0);
+    let of = |of: &BTreeMap<String, String>, name| of.get(name).and_then(|amount| quantity(amount)).unwrap_or(0);
+    let reserved = |name| of(&reservations.system_reserved, name) + of(&reservations.kube_reserved, name);
     let threshold = reservations.eviction_hard.get("memory.available").map_or(0, |amount| match percent(amount) {
         Some(percent) => memory / 10_000 * percent,
         None => quantity(amount).unwrap_or(0),
     });
-    let all = reserved(&reservations.system_reserved) + reserved(&reservations.kube_reserved) + threshold;
-    if all * 100 > memory * MEMORY_PERCENT { Err(MEMORY) } else { Ok(()) }
+    if (reserved("memory") + threshold) * 100 > memory * PERCENT_MAX {
+        return Err(MEMORY);
+    }
+    let is_too_much = reserved("cpu") * 100 > u128::from(processors) * 1000 * PERCENT_MAX;
+    if is_too_much { Err(PROCESSORS) } else { Ok(()) }
 }
 
 /// The flag of a kubelet's command line that sets a field, too: it outranks each drop-in.
 pub fn outranked_by<'a>(reservations: &KubeletReservations, command_line: &'a [String]) -> Option<&'a str> {
-    let is_set = |field| match field {
-        Field::SystemReserved => !reservations.system_reserved.is_empty(),
-        Field::KubeReserved => !reservations.kube_reserved.is_empty(),
-        Field::EvictionHard => !reservations.eviction_hard.is_empty(),
+    let KubeletReservations { system_reserved, kube_reserved, eviction_hard } = reservations;
+    // The kubelet takes _ for - in the names of flags.
+    let is_set = |name: &str| match name.replace('_', "-").as_str() {
+        "system-reserved" => !system_reserved.is_empty(),
+        "kube-reserved" => !kube_reserved.is_empty(),
+        "eviction-hard" => !eviction_hard.is_empty(),
+        // It replaces the processors of both.
+        "reserved-cpus" => system_reserved.contains_key("cpu") || kube_reserved.contains_key("cpu"),
+        _ => false,
     };
-    let flag = |argument: &&'a String| {
-        let (name, _) = flag(argument)?;
-        FLAGS.iter().any(|(known, field)| *known == name && is_set(*field)).then_some(name)
-    };
-    command_line.iter().find_map(|argument| flag(&argument))
+    command_line.iter().filter_map(|argument| flag(argument)).map(|(name, _)| name).find(|name| is_set(name))
 }
 
 /// The drop-in: a part of a KubeletConfiguration. JSON is read, too.
@@ -256,7 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn node_keeps_half_of_its_memory_for_pods() {
+    fn node_keeps_half_of_its_memory_and_processors_for_pods() {
+        let check_memory = |of: &KubeletReservations, memory| check_capacity(of, memory, 4);
+        let two = reservations(&[("cpu", "1500m")], &[("cpu", "0.5")], &[]);
+        assert_eq!(check_capacity(&two, 1 << 30, 4), Ok(()));
+        assert_eq!(check_capacity(&two, 1 << 30, 3), Err(PROCESSORS));
         let gibibytes = |count: u64| count << 30;
         let mut half = reservations(&[("memory", "1Gi")], &[("memory", "2Gi")], &[]);
         half.eviction_hard = thresholds("1Gi").eviction_hard;
@@ -276,6 +274,9 @@ mod tests {
         let spaced = line("kubelet -eviction-hard memory.available<1Gi --node-labels=a=--system-reserved=x");
         assert_eq!(outranked_by(&thresholds("1Gi"), &spaced), Some("eviction-hard"));
         assert_eq!(outranked_by(&reservations(&[("cpu", "1")], &[], &[]), &spaced), None);
+        let pinned = line("kubelet --reserved_cpus=0-1");
+        assert_eq!(outranked_by(&reservations(&[("cpu", "1")], &[], &[]), &pinned), Some("reserved_cpus"));
+        assert_eq!(outranked_by(&reservations(&[("memory", "1Gi")], &[], &[]), &pinned), None);
     }
 
     #[test]

@@ -8,6 +8,18 @@ const FORM: Refusal = Refusal {
     next_step: "Write each setting as KEY = VALUE, without wildcards.",
 };
 
+/// What the agent and the kubelet set, and a value that only takes rights away: usual lines of files for Kubernetes nodes.
+const SAFE: [(&str, &str); 8] = [
+    ("fs.suid_dumpable", "0"),
+    ("kernel.keys.root_maxbytes", "25000000"),
+    ("kernel.keys.root_maxkeys", "1000000"),
+    ("kernel.panic", "10"),
+    ("kernel.panic_on_oops", "1"),
+    ("net.ipv4.ip_forward", "1"),
+    ("vm.overcommit_memory", "1"),
+    ("vm.panic_on_oom", "0"),
+];
+
 /// Checks each line.
 ///
 /// # Errors
@@ -29,8 +41,8 @@ fn check_line(line: &str) -> Result<(), Refusal> {
         return Err(FORM);
     }
     match keys::is_refused_in_files(&key) {
-        Some(refusal) => Err(refusal),
-        None => Ok(()),
+        Some(refusal) if !SAFE.contains(&(key.as_str(), value.trim())) => Err(refusal),
+        _ => Ok(()),
     }
 }
 
@@ -64,7 +76,8 @@ mod tests {
     #[test]
     fn harmless_settings_are_accepted_in_each_notation() {
         let content = "# comment\n; comment\n\nvm.max_map_count = 262144\n-net/core/somaxconn=16384\n\tvm.nr_hugepages=8\n\
-                       kernel.pid_max = 4194304\nnet.ipv4.conf.eth0/100.log_martians = 1\n";
+                       kernel.pid_max = 4194304\nnet.ipv4.conf.eth0/100.log_martians = 1\nnet.ipv4.ip_forward=1\n\
+                       vm.overcommit_memory = 1\nkernel.panic = 10\nfs/suid_dumpable=0\n";
         assert_eq!(check(content), Ok(()));
     }
 

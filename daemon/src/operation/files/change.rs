@@ -6,13 +6,14 @@
 //!   ─▶ confirmed ─▶ end the guard ─▶ record
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use installer::host_files::{CONFIRMATION, Copies, Host, RECORD};
 use ipam::{read_state, write_atomically};
 use tokio::time::{Instant, sleep, sleep_until};
+use tunables::files::folders::locate;
 use tunables::files::guard::{GUARD_DELAY, GUARD_UNIT, GuardCommand, GuardPaths, commands};
 use tunables::files::{
     DesiredFiles, FilePlan, FileRecord, FileReport, HostUnit, ObservedFile, Original, PendingChange, StepAction, plan,
@@ -26,13 +27,21 @@ pub(super) trait Units {
     /// Lets systemd read its units again.
     async fn reload(&self) -> Result<(), String>;
     /// Whether a unit runs here, or should: one that was not started needs no restart, and must not be started by one.
-    async fn is_used(&self, unit: HostUnit) -> Result<bool, String>;
+    async fn usage(&self, unit: HostUnit) -> Result<UnitUsage, String>;
     /// Restarts a unit, and waits until one new invocation of it is proven to run, at most until a time.
     async fn restart(&self, unit: HostUnit, until: Instant) -> Result<(), String>;
     /// Starts a transient unit of these commands.
     async fn start(&self, name: &str, commands: &[GuardCommand]) -> Result<(), String>;
     /// Stops a unit, and waits until it does not run.
     async fn stop(&self, name: &str) -> Result<(), String>;
+}
+
+/// Whether a unit runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnitUsage {
+    Unused,
+    Running,
+    Failed,
 }
 
 /// How long the parts take.
@@ -94,9 +103,10 @@ impl<U: Units> Change<'_, U> {
             return Outcome::RolledBack("this change was rolled back before".to_owned());
         }
         let mut plan = plan(desired, &record, &self.observe(desired, &record));
-        if let Err(error) = self.leave_unused(&mut plan).await {
-            return Outcome::Failed(error);
-        }
+        let failed = match self.leave_unused(&mut plan).await {
+            Ok(failed) => failed,
+            Err(error) => return Outcome::Failed(error),
+        };
         let is_known = record.kubelet == desired.kubelet;
         let record = FileRecord { kubelet: desired.kubelet.clone(), ..record };
         if plan.is_empty() {
@@ -105,7 +115,7 @@ impl<U: Units> Change<'_, U> {
                 Err(error) => Outcome::Failed(error),
             };
         }
-        let begun = plan.begin(&record, identity.order);
+        let begun = plan.begin(&record, identity.order, &failed);
         if let Err(error) = self.prepare(&plan, &begun).await {
             // No file has changed yet.
             let undone = self.units.stop(GUARD_UNIT).await.and_then(|()| self.store(&record));
@@ -139,15 +149,20 @@ impl<U: Units> Change<'_, U> {
         }
     }
 
-    /// Units that do not run here read their files when they start.
-    async fn leave_unused(&self, plan: &mut FilePlan) -> Result<(), String> {
+    /// Units that do not run here read their files when they start. Returns those that failed.
+    async fn leave_unused(&self, plan: &mut FilePlan) -> Result<BTreeSet<HostUnit>, String> {
+        let mut failed = BTreeSet::new();
         for unit in plan.restart.union(&plan.waiting).copied().collect::<Vec<_>>() {
-            if !self.units.is_used(unit).await? {
-                plan.restart.remove(&unit);
-                plan.waiting.remove(&unit);
+            match self.units.usage(unit).await? {
+                UnitUsage::Unused => {
+                    plan.restart.remove(&unit);
+                    plan.waiting.remove(&unit);
+                }
+                UnitUsage::Failed => drop(failed.insert(unit)),
+                UnitUsage::Running => {}
             }
         }
-        Ok(())
+        Ok(failed)
     }
 
     fn new_record(&self, identity: Identity<'_>) -> FileRecord {
@@ -170,8 +185,9 @@ impl<U: Units> Change<'_, U> {
         for step in &plan.steps {
             let Some(before) = &step.before else { continue };
             let keep = |copies| self.host.keep(&step.path, copies).map_err(|error| failed("keep", &step.path, &error));
+            // A copy may be there from a change that was rolled back before another program wrote this content.
             let is_original = matches!(&step.record, Some(record) if record.original == Original::Kept(before.clone()));
-            if is_original && !self.host.has_copy(&step.path, Copies::Originals) {
+            if is_original {
                 keep(Copies::Originals)?;
             }
             if step.action.changes_file() {
@@ -188,7 +204,7 @@ impl<U: Units> Change<'_, U> {
     fn guard(&self, pending: &PendingChange) -> Vec<GuardCommand> {
         let (copies, marker) = (self.host.copies(Copies::Pending), self.host.data(MARKER));
         let paths = GuardPaths { copies: &copies.display().to_string(), marker: &marker.display().to_string() };
-        commands(pending, paths, self.timing.guard)
+        commands(pending, paths, self.timing.guard, |path| self.host.copy_size(path, Copies::Pending))
     }
 
     async fn carry_out(&self, plan: &FilePlan, begun: &FileRecord, until: Instant) -> Result<(), String> {
@@ -260,6 +276,10 @@ impl<U: Units> Change<'_, U> {
     /// change end.
     async fn roll_back(&self, begun: &FileRecord, reason: &str) -> Result<FileRecord, String> {
         let Some(pending) = &begun.pending else { return Ok(begun.clone()) };
+        // A permit may be gone since: what is not mounted is read as absent.
+        if let Some(path) = pending.before.keys().find(|path| !self.is_mounted(path)) {
+            return Err(format!("put back {path}: its folder is not mounted. Set hostFiles and hostCode as before"));
+        }
         for (path, before) in &pending.before {
             let is_back = self.host.take_back(path, before.as_ref(), begun.written(path));
             if !is_back.map_err(|error| failed("put back", path, &error))? {
@@ -277,15 +297,23 @@ impl<U: Units> Change<'_, U> {
         let mut problems = Vec::new();
         for unit in &pending.units {
             let until = Instant::now() + self.timing.guard.saturating_sub(self.timing.margin);
-            problems.extend(self.units.restart(*unit, until).await.err());
+            let Err(error) = self.units.restart(*unit, until).await else { continue };
+            // The guard and the next run repeat the restart of what the node needs. Others must not keep all files waiting.
+            match unit.is_guarded() && !pending.failed.contains(unit) {
+                true => problems.push(error),
+                false => tracing::warn!(event = "files.restart", error, "the unit does not run with its earlier files"),
+            }
         }
         if !problems.is_empty() {
-            // The guard and the next run do the same again.
             return Err(problems.join("; "));
         }
         self.units.stop(GUARD_UNIT).await?;
         let record = begun.roll_back(reason);
         self.store(&record).map(|()| record)
+    }
+
+    fn is_mounted(&self, path: &str) -> bool {
+        locate(path).is_ok_and(|place| self.host.has_folder(place.folder))
     }
 
     fn store(&self, record: &FileRecord) -> Result<(), String> {

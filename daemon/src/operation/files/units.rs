@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tunables::files::HostUnit;
 use tunables::files::guard::GuardCommand;
 
-use super::change::Units;
+use super::change::{UnitUsage, Units};
 use crate::operation::restart::Proof;
 
 /// Between two reads of a state.
@@ -24,9 +24,14 @@ impl Units for SystemdUnits<'_> {
         self.0.reload().await.map_err(|error| chain(&error))
     }
 
-    async fn is_used(&self, unit: HostUnit) -> Result<bool, String> {
+    async fn usage(&self, unit: HostUnit) -> Result<UnitUsage, String> {
         let unit = self.0.unit(unit.as_str()).await.map_err(|error| chain(&error))?;
-        Ok(unit.is_loaded && unit.active != UnitState::Inactive)
+        Ok(match unit.active {
+            _ if !unit.is_loaded => UnitUsage::Unused,
+            UnitState::Inactive => UnitUsage::Unused,
+            UnitState::Failed => UnitUsage::Failed,
+            _ => UnitUsage::Running,
+        })
     }
 
     async fn restart(&self, unit: HostUnit, until: Instant) -> Result<(), String> {

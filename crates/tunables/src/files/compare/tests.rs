@@ -4,7 +4,7 @@ use super::*;
 use crate::document::{DesiredHostFile, DesiredReservations, DocumentPolicy};
 use crate::files::record::{Original, PendingChange, RecordedFile, Rejection};
 
-const PLAIN: &str = "/etc/security/limits.d/90-web.conf";
+const PLAIN: &str = "/etc/modprobe.d/90-web.conf";
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/50-web.conf";
 
 fn state(content: &str) -> FileState {
@@ -138,22 +138,31 @@ fn mode_report_compares_and_is_never_due() {
     assert_eq!((found.in_sync, found.changing.len()), (1, 0));
 }
 
+const LIMITS: &str = "/etc/security/limits.d/90-web.conf";
+const LIMIT: &str = "* - core 1\n";
+
+fn with_limits(files: &[(&str, &str)]) -> BTreeMap<String, ObservedFile> {
+    let mut observed = observed(files);
+    observed.entry(LIMITS.to_owned()).or_insert(ObservedFile::Absent);
+    observed
+}
+
 #[test]
 fn missing_grant_or_mount_is_reported_and_hides_no_other() {
-    let mut named = document(DocumentMode::Apply, &[(PLAIN, "a\n"), (DROP_IN, "b\n")]);
+    let mut named = document(DocumentMode::Apply, &[(LIMITS, LIMIT), (DROP_IN, "b\n")]);
     named.grants = [FileGrant::HostFiles].into();
-    let due = compared(&named, &recorded(&[]), &[]);
+    let due = compare(&named, &recorded(&[]), &with_limits(&[]), |_| true);
     assert_eq!((answered(&due), items(&due)), (FilesState::Due, vec![(DROP_IN, ItemState::NotGranted)]));
-    let done = compared(&named, &recorded(&[(PLAIN, "a\n")]), &[(PLAIN, "a\n")]);
+    let done = compared(&named, &recorded(&[(LIMITS, LIMIT)]), &[(LIMITS, LIMIT)]);
     assert_eq!(answered(&done), FilesState::NotGranted);
     assert!(done.reports[0].message.contains("hostCode"), "{:?}", done.reports);
     // Files of a grant that was taken away stay, and nothing waits for them.
     let left = compared(&document_without(&[]), &recorded(&[(DROP_IN, "b\n")]), &[(DROP_IN, "b\n")]);
     assert_eq!((answered(&left), left.answer.unwrap().owners), (FilesState::NotGranted, vec!["web-uid".to_owned()]));
-    let named = document(DocumentMode::Apply, &[(PLAIN, "a\n"), (DROP_IN, "b\n")]);
+    let named = document(DocumentMode::Apply, &[(LIMITS, LIMIT), (DROP_IN, "b\n")]);
     let unmounted =
-        compare(&named, &recorded(&[(PLAIN, "a\n")]), &observed(&[]), |folder| folder != "/etc/security/limits.d");
-    assert_eq!((answered(&unmounted), items(&unmounted)), (FilesState::Due, vec![(PLAIN, ItemState::NotGranted)]));
+        compare(&named, &recorded(&[(LIMITS, LIMIT)]), &with_limits(&[]), |folder| folder != "/etc/security/limits.d");
+    assert_eq!((answered(&unmounted), items(&unmounted)), (FilesState::Due, vec![(LIMITS, ItemState::NotGranted)]));
     assert!(
         unmounted.reports[0].message.contains("lacks the mount of /etc/security/limits.d"),
         "{:?}",

@@ -143,7 +143,7 @@ fn node_changes_as_the_golden_cases_say() {
 }
 
 const UNIT_FILE: &str = "/etc/systemd/system/kubelet.service.d/50-web.conf";
-const PLAIN_FILE: &str = "/etc/security/limits.d/90-web.conf";
+const PLAIN_FILE: &str = "/etc/modprobe.d/90-web.conf";
 
 /// A node without disk: contents by path, the copies that a real one keeps, and the record.
 #[derive(Clone, Default)]
@@ -197,7 +197,7 @@ impl Node {
     fn carry_out(&mut self, desired: &DesiredFiles, is_confirmed: bool) {
         let plan = self.plan(desired);
         let before = self.files.clone();
-        self.record = plan.begin(&self.record, "order");
+        self.record = plan.begin(&self.record, "order", &BTreeSet::new());
         for step in plan.steps {
             let is_first = step.record.as_ref().is_some_and(
                 |record| matches!(&record.original, Original::Kept(original) if Some(original) == step.before.as_ref()),

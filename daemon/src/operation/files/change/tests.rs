@@ -11,14 +11,15 @@ use super::*;
 const UNIT_FILE: &str = "/etc/systemd/system/kubelet.service.d/50-web.conf";
 /// Whatever its file has, the unit does not start.
 const EVERYTHING: &str = "";
-const PLAIN_FILE: &str = "/etc/security/limits.d/90-web.conf";
+const PLAIN_FILE: &str = "/etc/modprobe.d/90-web.conf";
 
 /// Units, of which one does not start with some content.
 struct FakeUnits<'a> {
     host: &'a Host,
     broken: &'static str,
-    /// The unit that runs here.
+    /// The unit that runs here, or should.
     used: HostUnit,
+    usage: UnitUsage,
     /// The file of the confirmation that the agent writes after the restart; none if the leader does not answer.
     confirmation: Option<&'static str>,
     calls: RefCell<Vec<String>>,
@@ -37,8 +38,8 @@ impl Units for FakeUnits<'_> {
         Ok(())
     }
 
-    async fn is_used(&self, unit: HostUnit) -> Result<bool, String> {
-        Ok(unit == self.used)
+    async fn usage(&self, unit: HostUnit) -> Result<UnitUsage, String> {
+        Ok(if unit == self.used { self.usage } else { UnitUsage::Unused })
     }
 
     async fn restart(&self, unit: HostUnit, _: Instant) -> Result<(), String> {
@@ -73,7 +74,7 @@ struct Node {
 
 fn node() -> Node {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["etc/systemd/system/kubelet.service.d", "etc/security/limits.d", "data"] {
+    for name in ["etc/systemd/system/kubelet.service.d", "etc/modprobe.d", "data"] {
         fs::create_dir_all(folder.path().join(name)).unwrap();
     }
     fs::write(folder.path().join(&UNIT_FILE[1..]), "old\n").unwrap();
@@ -109,7 +110,7 @@ fn desired(content: Option<&str>) -> DesiredFiles {
 
 fn units<'a>(host: &'a Host, confirmation: Option<&'static str>) -> FakeUnits<'a> {
     let (calls, guard) = (RefCell::default(), RefCell::default());
-    FakeUnits { host, broken: "bad\n", used: HostUnit::Kubelet, confirmation, calls, guard }
+    FakeUnits { host, broken: "bad\n", used: HostUnit::Kubelet, usage: UnitUsage::Running, confirmation, calls, guard }
 }
 
 async fn apply(host: &Host, units: &FakeUnits<'_>, order: &str, content: Option<&str>) -> Outcome {
@@ -231,7 +232,7 @@ async fn damaged_record_is_an_error_and_changes_nothing() {
 #[tokio::test]
 async fn file_that_cannot_be_written_leaves_all_others_as_they_were() {
     let Node { folder, host } = node();
-    fs::create_dir(folder.path().join("etc/security/limits.d/90-web.conf.oke-new")).unwrap();
+    fs::create_dir(folder.path().join("etc/modprobe.d/90-web.conf.oke-new")).unwrap();
     let units = units(&host, Some("a"));
     let outcome = apply(&host, &units, "a", Some("new\n")).await;
     assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
@@ -295,4 +296,51 @@ async fn restart_of_a_runtime_waits_for_the_kubelet_to_notice_before_it_is_confi
     };
     let (outcome, ()) = tokio::join!(change.apply(identity, &desired), confirm);
     assert_eq!(outcome, Outcome::Applied(Vec::new()));
+}
+
+#[tokio::test]
+async fn unit_that_had_failed_before_blocks_no_later_change() {
+    let Node { folder: _folder, host } = node();
+    let broken = FakeUnits { broken: EVERYTHING, usage: UnitUsage::Failed, ..units(&host, Some("a")) };
+    assert!(matches!(apply(&host, &broken, "a", Some("new\n")).await, Outcome::RolledBack(_)));
+    assert!(host.record().unwrap().pending.is_none(), "the earlier files do not bring it back");
+    let repaired = units(&host, Some("b"));
+    assert_eq!(apply(&host, &repaired, "b", Some("good\n")).await, Outcome::Applied(Vec::new()));
+}
+
+#[tokio::test]
+async fn original_is_what_was_there_before_the_change_that_stayed() {
+    let Node { folder, host } = node();
+    assert!(matches!(apply(&host, &units(&host, Some("a")), "a", Some("bad\n")).await, Outcome::RolledBack(_)));
+    fs::write(folder.path().join(&UNIT_FILE[1..]), "of the administrator\n").unwrap();
+    assert_eq!(apply(&host, &units(&host, Some("b")), "b", Some("good\n")).await, Outcome::Applied(Vec::new()));
+    assert_eq!(apply(&host, &units(&host, Some("c")), "c", None).await, Outcome::Applied(Vec::new()));
+    assert_eq!(content(&host, UNIT_FILE).unwrap(), "of the administrator\n");
+}
+
+#[tokio::test]
+async fn change_whose_folder_is_not_mounted_any_more_is_not_forgotten() {
+    let Node { folder, host } = node();
+    let killed = units(&host, None);
+    let run = tokio::time::timeout(Duration::from_millis(100), apply(&host, &killed, "a", Some("new\n")));
+    assert!(run.await.is_err());
+    let (mounted, away) = (folder.path().join("etc/modprobe.d"), folder.path().join("away"));
+    fs::rename(&mounted, &away).unwrap();
+    let outcome = apply(&host, &units(&host, Some("b")), "b", None).await;
+    assert!(matches!(&outcome, Outcome::Failed(why) if why.contains("not mounted")), "{outcome:?}");
+    fs::rename(&away, &mounted).unwrap();
+    assert_eq!(apply(&host, &units(&host, Some("b")), "b", None).await, Outcome::Applied(Vec::new()));
+    assert_eq!(content(&host, PLAIN_FILE), None);
+}
+
+#[tokio::test]
+async fn half_written_file_of_a_killed_run_is_removed() {
+    let Node { folder, host } = node();
+    let killed = units(&host, None);
+    let run = tokio::time::timeout(Duration::from_millis(100), apply(&host, &killed, "a", Some("new\n")));
+    assert!(run.await.is_err());
+    let staged = folder.path().join("etc/modprobe.d/90-web.conf.oke-new");
+    fs::write(&staged, "hal").unwrap();
+    assert_eq!(apply(&host, &units(&host, Some("b")), "b", None).await, Outcome::Applied(Vec::new()));
+    assert!(!staged.exists());
 }
