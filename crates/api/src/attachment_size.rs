@@ -21,7 +21,7 @@ pub(crate) fn message() -> String {
     )
 }
 
-/// A VnicAttachment's rule.
+/// The CEL rule of a VnicAttachment: its name and spec stay within [`NAME_AND_SPEC_MAX`].
 pub(crate) fn attachment() -> String {
     let spec = template("self.spec");
     let more = "16 + size(self.spec.instanceId) + \
@@ -41,7 +41,7 @@ pub(crate) fn profile() -> String {
 /// The most IPv4 addresses of a VNIC that pods share: all of them are in its status, in 18 bytes each.
 const SHARED_ADDRESSES: u8 = 32;
 
-/// A template's rule.
+/// The CEL rule of a template: a VNIC that pods share has at most [`SHARED_ADDRESSES`] IPv4 addresses.
 pub(crate) fn shared() -> String {
     format!(
         "self.purpose != 'Attach' || (has(self.mode) && self.mode == 'Exclusive') || !has(self.ipv4Count) || \

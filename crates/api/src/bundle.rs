@@ -27,9 +27,9 @@ pub struct BundleIndex {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BundledNode {
-    /// The Node's name.
+    /// The name of the Node object.
     pub name: String,
-    /// Its entries.
+    /// How many entries of the archive are of this node.
     pub entries: u64,
     /// The bytes of their content.
     pub bytes: u64,

@@ -45,7 +45,7 @@ pub enum CaptureRequest {
     Start(CaptureStart),
     /// Stops and removes a capture, if it is there.
     Remove {
-        /// The NodeTask's uid.
+        /// The uid of the NodeTask that requested the capture.
         uid: String,
     },
 }
@@ -54,7 +54,7 @@ pub enum CaptureRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CaptureStart {
-    /// The NodeTask's uid.
+    /// The uid of the NodeTask that requests the capture.
     pub uid: String,
     /// The node's part of a support bundle.
     #[serde(default)]

@@ -39,7 +39,7 @@ pub struct Condition {
     pub last_transition_time: Time,
 }
 
-/// Which condition.
+/// The types of conditions that our custom resources may have in their status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionType {
     /// The VNIC is on the instance.
@@ -52,18 +52,18 @@ pub enum ConditionType {
     Progressing,
     /// All nodes of a policy have its settings.
     Applied,
-    /// A task succeeded.
+    /// A task succeeded on its nodes.
     Complete,
     /// A task failed, or was refused.
     Failed,
 }
 
-/// Whether it holds.
+/// Whether a condition holds, as Kubernetes writes it: `True`, `False` or `Unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionStatus {
-    /// It does.
+    /// The condition holds; written as `True`.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
     /// It cannot be determined.
     Unknown,
@@ -77,7 +77,7 @@ pub trait Reason: Copy {
     fn status(self) -> ConditionStatus;
     /// The conditions that can have it.
     fn on(self) -> &'static [ConditionType];
-    /// What it means.
+    /// What it tells a user; the text of docs/resources.md.
     fn meaning(self) -> &'static str;
     /// The next step for a person.
     fn to_do(self) -> &'static str;
@@ -95,7 +95,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds.
+    /// Whether the status is `True`. It is false for `Unknown` and for words of later versions.
     pub fn is_true(&self) -> bool {
         self.status == ConditionStatus::True.as_str()
     }

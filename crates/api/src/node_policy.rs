@@ -109,7 +109,7 @@ pub enum PolicyRemoval {
 pub const PRIORITY: u16 = 100;
 
 impl NodePolicySpec {
-    /// Its priority.
+    /// The priority of the spec, or [`PRIORITY`] if the spec has none.
     pub fn priority(&self) -> u16 {
         self.priority.unwrap_or(PRIORITY)
     }

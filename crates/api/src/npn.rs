@@ -45,11 +45,11 @@ pub struct NativePodNetwork {
 /// How far OKE got with a node's pod network (`status.state`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NpnState {
-    /// Nothing reported yet.
+    /// OKE has not reported a state yet.
     Unreported,
     /// VNICs and addresses are being made.
     InProgress,
-    /// Everything is there.
+    /// OKE reports `SUCCESS`: all VNICs and addresses are there.
     Success,
     /// The last try failed, OKE will try again; the reason says what.
     Backoff,
@@ -66,9 +66,9 @@ pub fn resource() -> ApiResource {
 /// One VNIC for pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NpnVnic {
-    /// The VNIC's OCID.
+    /// The OCID of the VNIC (`vnicId`).
     pub vnic_id: Ocid,
-    /// Its Ethernet address.
+    /// The VNIC's Ethernet address (`macAddress`).
     pub mac: MacAddr,
     /// Router, subnet and addresses, per family; a family that nothing is said about is absent.
     pub addressing: PerFamily<NpnAddressing>,
@@ -80,7 +80,7 @@ pub struct NpnVnic {
 /// One family of a VNIC for pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NpnAddressing {
-    /// The virtual router.
+    /// The address of the subnet's virtual router, if the document names one.
     pub router: Option<IpAddr>,
     /// The subnet's CIDR block, the first one where it has several.
     pub subnet: Option<IpNetwork>,
@@ -101,7 +101,7 @@ pub enum NpnError {
     NotJson {
         /// The document's length in bytes.
         length: usize,
-        /// The parser's complaint.
+        /// What the JSON parser reported.
         #[source]
         source: serde_json::Error,
     },

@@ -17,7 +17,7 @@ pub struct Received<K>(pub Result<K, UnreadableObject>);
 /// An object that cannot be read.
 #[derive(Clone, Debug)]
 pub struct UnreadableObject {
-    /// Why.
+    /// Why the object cannot be read, in the words of the parser.
     pub error: String,
     /// Its metadata; without labels, annotations and times if these cannot be read either.
     pub metadata: ObjectMeta,

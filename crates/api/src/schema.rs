@@ -47,7 +47,7 @@ pub(crate) fn count(_: &mut SchemaGenerator) -> Schema {
 /// The largest number that every JSON reader keeps exactly.
 const GENERATION_MAX: u64 = (1 << 53) - 1;
 
-/// A generation.
+/// The generation of an object: at most 2^53 - 1.
 pub(crate) fn generation(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "integer", "format": "int64", "minimum": 0, "maximum": GENERATION_MAX })
 }
@@ -60,12 +60,12 @@ const NO_CONTROL_CHARACTERS: &str =
 /// A word of a program, such as a reason.
 const WORD: &str = "^[A-Za-z0-9]*$";
 
-/// A DNS label.
+/// A DNS label (RFC 1123): 1 to 63 lower-case letters, digits and hyphens.
 pub(crate) fn dns_label(_: &mut SchemaGenerator) -> Schema {
     label()
 }
 
-/// Names of namespaces.
+/// A set of at most 32 names of namespaces.
 pub(crate) fn namespaces(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "maxItems": 32, "x-kubernetes-list-type": "set", "items": label() })
 }
@@ -95,7 +95,7 @@ pub(crate) fn display_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": 255, "pattern": NO_CONTROL_CHARACTERS })
 }
 
-/// A host name.
+/// A host name of at most 253 characters, with or without a final dot.
 pub(crate) fn host_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string", "minLength": 1, "maxLength": 253,
@@ -137,7 +137,7 @@ pub(crate) fn address(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// An IPv4 address.
+/// An IPv4 address, as the API server's `isIP` accepts it.
 pub(crate) fn ipv4_address(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string", "minLength": 7, "maxLength": 15,
@@ -271,7 +271,7 @@ pub(crate) fn units(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A MAC address.
+/// A MAC address of six octets, in lower case and with colons.
 pub(crate) fn mac(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 17, "maxLength": 17, "pattern": "^([0-9a-f]{2}:){5}[0-9a-f]{2}$" })
 }
@@ -284,7 +284,7 @@ pub(crate) fn node_share(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// When something happened.
+/// A time in the form of RFC 3339.
 pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })
 }

@@ -24,7 +24,7 @@ impl VnicName {
         if is_dns_label(&text) { Ok(Self(text)) } else { Err(VnicNameError(text.chars().take(80).collect())) }
     }
 
-    /// As text.
+    /// The name as text: a DNS label of 1 to 63 characters.
     pub fn as_str(&self) -> &str {
         &self.0
     }

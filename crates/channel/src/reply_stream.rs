@@ -19,7 +19,7 @@ use crate::send_error::SendError;
 pub struct ReplyStream {
     address: SocketAddr,
     response: Response<Incoming>,
-    /// Carries the bytes.
+    /// The task that carries the bytes; dropping this ends it.
     _connection: Option<Connection>,
 }
 

@@ -14,7 +14,7 @@ pub enum Error {
     Observe {
         /// What was looked at.
         what: String,
-        /// The kernel's answer.
+        /// What the kernel answered.
         #[source]
         source: netlink::Error,
     },

@@ -114,7 +114,7 @@ pub struct RouteSpec {
 pub struct NeighbourSpec {
     /// The link on which the neighbour is.
     pub link: IfName,
-    /// The neighbour's address.
+    /// The neighbour's IP address on that link.
     pub address: IpAddr,
     /// Its Ethernet address, permanently; `None` is a proxy entry: we answer for the address on this link.
     pub mac: Option<MacAddr>,

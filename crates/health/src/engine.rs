@@ -53,7 +53,7 @@ pub struct Engine {
     chance: fn() -> f64,
     done_in: Sender<FinishedRun>,
     done: Receiver<FinishedRun>,
-    /// What `wait` received.
+    /// The run that ended a call of `wait`; the next collection takes it first.
     received: Option<FinishedRun>,
 }
 

@@ -54,7 +54,7 @@ impl Record {
     }
 }
 
-/// `[inside]rest`.
+/// Splits `[inside]rest` into its two parts; `None` without the brackets.
 fn bracketed(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix('[')?.split_once(']')
 }

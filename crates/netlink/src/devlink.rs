@@ -15,7 +15,7 @@ const DEVLINK_ATTR_HEALTH_REPORTER: u16 = 114;
 const DEVLINK_ATTR_HEALTH_REPORTER_NAME: u16 = 115;
 const DEVLINK_ATTR_HEALTH_REPORTER_STATE: u16 = 116;
 const DEVLINK_ATTR_HEALTH_REPORTER_ERR_COUNT: u16 = 117;
-/// `DEVLINK_HEALTH_REPORTER_STATE_HEALTHY`.
+/// The state `DEVLINK_HEALTH_REPORTER_STATE_HEALTHY` of linux/devlink.h.
 const HEALTHY: u8 = 0;
 
 /// All health reporters of devices in the calling thread's network namespace, none where the kernel has no devlink.

@@ -100,7 +100,7 @@ pub enum ChainKind {
 }
 
 impl TableFamily {
-    /// linux/netfilter.h: NFPROTO_INET, NFPROTO_ARP.
+    /// The kernel's number of the family (linux/netfilter.h): NFPROTO_INET or NFPROTO_ARP.
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Inet => 1,

@@ -8,7 +8,7 @@ use crate::agent_plugin::AgentConfig;
 use crate::object::FreeformTags;
 use crate::vnic::none_is_empty;
 
-/// A compute instance.
+/// A compute instance, with the fields of the OCI API that we use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {

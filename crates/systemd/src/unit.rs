@@ -23,7 +23,7 @@ pub struct Unit {
 /// The state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitState {
-    /// The unit runs.
+    /// The unit runs: systemd's `active`.
     Active,
     /// It starts, stops or reloads.
     Changing,

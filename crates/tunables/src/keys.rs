@@ -15,7 +15,7 @@ pub use table::KEYS;
 /// A key that policies may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// With periods: `vm.max_map_count`.
+    /// The name with periods, as `sysctl` prints it: `vm.max_map_count`.
     pub name: &'static str,
     /// Where its value holds.
     pub scope: Scope,

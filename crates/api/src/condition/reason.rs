@@ -17,7 +17,7 @@ macro_rules! reasons {
         }
 
         impl $name {
-            /// Every reason.
+            /// Every reason, in the order of docs/resources.md.
             pub const ALL: &'static [Self] = &[$(Self::$word),*];
 
             /// The reason of this name, if this version knows it.

@@ -101,11 +101,11 @@ words!(FileGrant: HostFiles = "hostFiles", HostCode = "hostCode");
 /// A folder of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostFolder {
-    /// Its path.
+    /// The absolute path on the host.
     pub path: &'static str,
     /// The end of its files' names: others are not read.
     pub suffix: &'static str,
-    /// The permit.
+    /// The permit that a user needs to have files in this folder.
     pub grant: FileGrant,
     /// The unit that reads its files when it starts; none if each program reads them.
     pub unit: Option<HostUnit>,
@@ -141,7 +141,7 @@ pub const HOST_FOLDERS: &[HostFolder] = &[
 ];
 
 impl FileMode {
-    /// The bits.
+    /// The permission bits as `chmod` takes them, such as 0o644.
     pub const fn bits(self) -> u32 {
         match self {
             Self::AllRead => 0o644,

@@ -63,7 +63,7 @@ pub enum FailureAction {
 /// A part of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeShare {
-    /// So many.
+    /// A number of nodes.
     Count(u32),
     /// So many of a hundred.
     Percent(u8),

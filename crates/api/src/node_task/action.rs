@@ -96,11 +96,11 @@ impl Reboot {
 /// What the creator of a task needs besides `create`: this verb on `nodetasks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskVerb {
-    /// Restarts a unit.
+    /// Restarts a unit of a node.
     RestartUnit,
     /// Grows the root disk.
     GrowRootDisk,
-    /// Reboots a node.
+    /// Drains a node and reboots it.
     Reboot,
     /// Captures; with payload, `capture-payload` in addition.
     Capture,

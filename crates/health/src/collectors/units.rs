@@ -44,7 +44,6 @@ const UNITS: &[(&str, &[&str])] = &[
     ("cloud_agent_running", &["oracle-cloud-agent.service", "snap.oracle-cloud-agent.oracle-cloud-agent.service"]),
 ];
 
-/// The kubelet's unit.
 pub(super) const KUBELET: &str = "kubelet.service";
 
 /// Runtimes as Nodes name them, and their units.

@@ -40,7 +40,7 @@ pub(crate) struct Inventory {
     pub(crate) has_nvswitch: bool,
 }
 
-/// A GPU.
+/// A GPU on the PCI bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gpu {
     pub(crate) address: PciAddress,

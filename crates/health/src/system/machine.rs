@@ -64,7 +64,7 @@ impl System for Machine {
     }
 }
 
-/// An HTTP GET.
+/// An HTTP/1.0 GET over plain TCP.
 struct Request<'a> {
     address: SocketAddr,
     path: &'a str,

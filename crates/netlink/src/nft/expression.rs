@@ -87,9 +87,9 @@ pub struct Rate {
 /// The transport protocols that rules match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// TCP, number 6.
+    /// TCP, number 6 in IP headers.
     Tcp,
-    /// UDP, number 17.
+    /// UDP, number 17 in IP headers.
     Udp,
     /// ICMP for IPv6, number 58.
     Icmpv6,

@@ -73,9 +73,9 @@ pub enum RouteKind {
     Local,
     /// Drops the packet without an error.
     Blackhole,
-    /// Answers "host unreachable".
+    /// Drops the packet and answers "host unreachable".
     Unreachable,
-    /// Answers "administratively prohibited".
+    /// Drops the packet and answers "administratively prohibited".
     Prohibit,
     /// Goes on with the next rule.
     Throw,

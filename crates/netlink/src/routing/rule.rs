@@ -73,9 +73,9 @@ pub enum RuleAction {
     Lookup,
     /// Drops the packets without an error.
     Blackhole,
-    /// Answers "host unreachable".
+    /// Drops the packets and answers "host unreachable".
     Unreachable,
-    /// Answers "administratively prohibited".
+    /// Drops the packets and answers "administratively prohibited".
     Prohibit,
     /// Goes on with another rule.
     Continue,

@@ -37,7 +37,7 @@ pub struct CapturedPacket<'a> {
     pub sender: [u8; 8],
     /// The bytes of the address that are used.
     pub sender_length: u8,
-    /// Its protocol (ETH_P_…).
+    /// The protocol of its network header (ETH_P_…).
     pub protocol: u16,
     /// Its length on the link, without the link's header.
     pub length: u32,

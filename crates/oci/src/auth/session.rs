@@ -39,7 +39,7 @@ pub(crate) trait TokenSource: Send + Sync + 'static {
         SystemTime::now()
     }
 
-    /// 0.0–1.0, for jitter.
+    /// A random number in 0.0–1.0, for the jitter of renewals; tests have their own.
     fn chance(&self) -> f64 {
         backoff::chance()
     }

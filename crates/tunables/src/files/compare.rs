@@ -28,9 +28,9 @@ use crate::report::{ItemReport, ItemState};
 pub struct FileComparison {
     /// The state of the files; `None` if the node has none.
     pub answer: Option<FilesAnswer>,
-    /// Items that differ.
+    /// Items that differ from the policies, or are refused, each with its state.
     pub reports: Vec<ItemReport>,
-    /// How many match.
+    /// How many items are as the policies require.
     pub in_sync: u32,
     /// Names of policies whose files a Pod changes, or must.
     pub changing: BTreeSet<String>,

@@ -55,7 +55,7 @@ pub struct FileRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rejection {
-    /// In words.
+    /// In words, such as `kubelet.service is failed`.
     pub message: String,
     /// Uids of the policies whose files it changed.
     pub policies: BTreeSet<String>,
