@@ -33,7 +33,7 @@ impl NoClient {
     }
 }
 
-/// Builds the client.
+/// Reads credentials and endpoints, and builds the client with the rates of the settings. The observer sees its requests.
 pub(crate) async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Result<Oci, NoClient> {
     let (login, region, trust) = login(settings).map_err(NoClient::Misconfigured)?;
     let endpoints = endpoints(settings, region, &trust).await?;

@@ -44,7 +44,7 @@ struct Owner {
     group: u32,
 }
 
-/// Copies of files.
+/// Which copies of changed files: each kind has its own folder below the data folder.
 #[derive(Clone, Copy, Debug)]
 pub enum Copies {
     /// What was there before any policy.

@@ -87,15 +87,15 @@ pub enum PodNetwork {
 /// What can decide. Display writes stable words: they are in reports, metrics and documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
-    /// The operator's setting.
+    /// The operator's setting POD_NETWORK.
     Setting,
-    /// [`NODE_LABEL`].
+    /// The label [`NODE_LABEL`] of this node.
     NodeLabel,
-    /// [`METADATA_KEY`].
+    /// The key [`METADATA_KEY`] of the instance's metadata.
     InstanceMetadata,
     /// The NativePodNetwork of this instance.
     NativePodNetwork,
-    /// [`OKE_DAEMONSET`].
+    /// The DaemonSet [`OKE_DAEMONSET`] of OKE's own CNI.
     OkeDaemonSet,
     /// A configuration of OKE's own CNI in the configuration directory.
     OkeConflist,
@@ -105,7 +105,7 @@ pub enum Signal {
     ApplicationResources,
     /// A configuration of Flannel's in the configuration directory.
     FlannelConflist,
-    /// No signal.
+    /// No signal was found that decides.
     Nothing,
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct ObjectName {
 /// Where a connection starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// NODE or NODE/ADDRESS.
+    /// As typed: NODE or NODE/ADDRESS.
     Node(String),
     Pod(ObjectName),
 }

@@ -31,7 +31,7 @@ pub(crate) struct Condition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Versions {
-    /// Such as `v1.34.1`.
+    /// The kubelet's version, such as `v1.34.1`.
     pub kubelet: String,
     /// With its name: `cri-o://1.34.0`.
     pub container_runtime: String,

@@ -138,7 +138,7 @@ impl Node {
     }
 }
 
-/// `0.0.0.0/0` or `::/0`.
+/// The default route of the family: `0.0.0.0/0` or `::/0`.
 pub(crate) fn everywhere(family: Family) -> IpNetwork {
     let any: IpAddr = match family {
         Family::Ipv4 => Ipv4Addr::UNSPECIFIED.into(),

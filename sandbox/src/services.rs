@@ -34,7 +34,7 @@ use crate::node::everywhere;
 pub use dns::DOMAIN;
 pub use imds::MetadataFault;
 
-/// `RTPROT_STATIC`.
+/// The route protocol `RTPROT_STATIC` of linux/rtnetlink.h.
 const STATIC: u8 = 4;
 
 #[derive(Debug)]

@@ -45,7 +45,6 @@ pub(crate) struct HostEvents {
     /// The tenancy whose hosts are listed.
     pub tenancy: Option<Ocid>,
     pub compartments: Compartments,
-    /// The API server.
     pub client: Client,
     /// How OKE's repair of a node is recognized.
     pub repair: Arc<OkeRepair>,

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// Between the first requests to agents that appear together: ten thousand are queried within 30 s.
 const FIRST_POLL_SPACING: Duration = Duration::from_millis(3);
-/// The first backoff.
+/// The backoff after the first failure of an agent; it grows up to the interval of its requests.
 const FIRST_BACKOFF: Duration = Duration::from_secs(5);
 /// The interval of a small fleet, and the step in which it grows. A fleet that gains or loses a node now and then keeps its
 /// interval, and each agent its moment.

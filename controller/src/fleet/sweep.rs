@@ -17,7 +17,7 @@ use crate::report::metrics::Metrics;
 /// Regular requests at once. Of ten thousand agents that are queried once a minute, 167 become due per second. One behind a
 /// broken network keeps its place for five seconds. So there is room for all others when half are cut off at once.
 const MAX_REGULAR_REQUESTS: usize = 512;
-/// Retries at once.
+/// Retries at once, on their own lane: agents that fail take no place of the regular requests.
 const MAX_RETRIES_IN_FLIGHT: usize = 32;
 
 pub(crate) struct Sweeper {

@@ -51,7 +51,7 @@ pub(crate) struct Lease {
     me: String,
     /// Whole seconds are written, so they are also used.
     seconds: u16,
-    /// 0.0–1.0, for jitter.
+    /// A random number in 0.0–1.0, for the jitter of waiting replicas.
     chance: fn() -> f64,
     /// The last record read, and since when it is unchanged; without a version, since when it is missing.
     seen: Option<(Record, Instant)>,

@@ -5,7 +5,7 @@ use nettest::probe::{ProbeKind, ProbeTarget};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HttpUrl {
-    /// HTTP or HTTPS.
+    /// The scheme: only HTTP or HTTPS.
     pub(crate) kind: ProbeKind,
     /// An address, or a name that the source resolves.
     pub(crate) host: ProbeTarget,

@@ -56,7 +56,6 @@ const PAGE: u32 = 100;
 
 /// What the task needs.
 pub(crate) struct NodePolicies {
-    /// The API server.
     pub client: Client,
     pub channel: ChannelClient,
     pub store: Arc<Store>,

@@ -26,7 +26,6 @@ pub(crate) const ENDING: &str = "Ending";
 /// What the actions need.
 #[derive(Clone)]
 pub(crate) struct TaskContext {
-    /// The API server.
     pub client: Client,
     pub channel: ChannelClient,
     pub cloud: Oci,

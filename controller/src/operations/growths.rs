@@ -133,7 +133,7 @@ impl PolicyGrowths {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(growths.collect());
     }
 
-    /// All of them.
+    /// The growths by the name of their NodeTask; `None` until the tasks have been read once.
     pub(crate) fn get(&self) -> Option<BTreeMap<String, GrowthTask>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

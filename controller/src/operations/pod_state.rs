@@ -8,7 +8,7 @@ use super::template::CONTAINER;
 /// How far the Pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodState {
-    /// There is none.
+    /// No Pod has the name of the operation.
     Absent,
     /// Its container did not start, for this reason.
     Waiting(String),

@@ -42,7 +42,7 @@ pub(super) struct Line {
 /// What was read in time.
 #[derive(Debug, Default)]
 pub(super) struct CloudPlan {
-    /// By instance.
+    /// In the order of the instances' OCIDs.
     pub(super) lines: Vec<Line>,
     /// How many instances were not read in time.
     pub(super) unread: usize,

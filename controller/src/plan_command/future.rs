@@ -16,7 +16,7 @@ use crate::profile::select::observed::Observed;
 /// The uid of an object that does not exist yet: no VNIC has it in its tags.
 const NOT_MADE_YET: &str = "not-made-yet";
 
-/// By instance.
+/// The objects of each instance, by its OCID.
 pub(super) type Objects = BTreeMap<Ocid, Vec<Arc<VnicAttachment>>>;
 
 /// With the finalizer on every profile: the controller needs it before it creates objects.

@@ -36,7 +36,7 @@ pub(crate) struct NodePoolReader {
     pub store: Arc<Store>,
     /// What the profiles' reconcile needs to know.
     pub nominated: watch::Receiver<Nominated>,
-    /// 0.0–1.0, for jitter.
+    /// A random number in 0.0–1.0, for the jitter of retries.
     pub chance: fn() -> f64,
 }
 

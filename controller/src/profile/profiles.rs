@@ -21,7 +21,6 @@ pub(crate) const GRACE: Duration = Duration::from_mins(10);
 /// The reconciler of the VnicProfiles.
 #[derive(Clone)]
 pub(crate) struct Profiles {
-    /// The API server.
     pub client: Client,
     /// The objects; read completely before this runs.
     pub store: Arc<Store>,
@@ -33,6 +32,6 @@ pub(crate) struct Profiles {
     pub grace: Duration,
     /// How long one plan is applied.
     pub round: Duration,
-    /// 0.0–1.0, for jitter.
+    /// A random number in 0.0–1.0, for the jitter of retries.
     pub chance: fn() -> f64,
 }

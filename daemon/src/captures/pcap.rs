@@ -7,7 +7,7 @@ use netlink::CapturedPacket;
 
 /// The magic number of times in microseconds.
 const MAGIC: u32 = 0xa1b2_c3d4;
-/// LINKTYPE_LINUX_SLL2.
+/// LINKTYPE_LINUX_SLL2 of tcpdump.org: the "cooked" link header of version 2.
 const LINK_TYPE: u32 = 276;
 /// The longest packet that a reader must expect, in bytes.
 const PACKET_MAX: u32 = 256 << 10;

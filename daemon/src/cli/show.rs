@@ -24,14 +24,14 @@ use command::page::Page;
 /// What is printed, and the exit status.
 pub(crate) type Printout = (String, Exit);
 
-/// `status`.
+/// Prints `status`; the exit status is `Not` unless the agent is ready.
 pub(crate) fn status(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
     let status: Status = answer(settings, "/status")?;
     let exit = if status.readiness.ready { Exit::Fine } else { Exit::Not };
     print(&status, format, exit, table::status)
 }
 
-/// `why-not-ready`.
+/// Prints `why-not-ready`: the cause and the next step, from the agent's status and its health signals.
 pub(crate) fn why_not_ready(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
     let status: Status = answer(settings, "/status")?;
     let other = other_network::OtherNetwork::of(&status, settings);
@@ -44,23 +44,23 @@ pub(crate) fn why_not_ready(settings: &Settings, format: Format) -> anyhow::Resu
     print(&diagnosis, format, exit, why::text)
 }
 
-/// `pools`.
+/// Prints `pools` as the agent answers it.
 pub(crate) fn pools(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
     print(&answer(settings, "/pools")?, format, Exit::Fine, table::pools)
 }
 
-/// `attachments`.
+/// Prints `attachments` as the agent answers it.
 pub(crate) fn attachments(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
     let all: Vec<Attachment> = answer(settings, "/attachments")?;
     print(&all, format, Exit::Fine, |page, all| table::attachments(page, all))
 }
 
-/// `plan`.
+/// Prints `plan`: the changes that the agent would make now.
 pub(crate) fn plan(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
     print(&answer(settings, "/plan")?, format, Exit::Fine, table::plan)
 }
 
-/// `health`.
+/// Prints `health`; the exit status is `Not` if a signal has a problem.
 pub(crate) fn health(settings: &Settings, format: Format) -> anyhow::Result<Printout> {
     let report: ::health::Report = answer(settings, "/health-signals")?;
     let has_problem = report.signals.iter().any(|state| state.verdict == ::health::Verdict::Problem);
@@ -68,7 +68,7 @@ pub(crate) fn health(settings: &Settings, format: Format) -> anyhow::Result<Prin
     print(&report, format, exit, |page, report| health::text(page, report, SystemTime::now()))
 }
 
-/// `config`.
+/// Prints `config` without the agent; the exit status is `Usage` if a setting is not valid.
 pub(crate) fn configuration(layers: &Layers, args: &ConfigArgs) -> anyhow::Result<Printout> {
     let (text, is_valid) = explain::render::<Settings>(&crate::args::keys(), layers, args)?;
     Ok((text, if is_valid { Exit::Fine } else { Exit::Usage }))

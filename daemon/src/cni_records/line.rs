@@ -115,7 +115,7 @@ fn listed(record: &VerbRecord) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(",") + &more)
 }
 
-/// `pools=80,ipam=210`, in microseconds.
+/// The phases of a run, in microseconds: `pools=80,ipam=210`. `None` if it has none.
 fn phases(record: &VerbRecord) -> Option<String> {
     let texts: Vec<String> = record.phases.iter().map(|(name, micros)| format!("{name}={micros}")).collect();
     (!texts.is_empty()).then(|| texts.join(","))

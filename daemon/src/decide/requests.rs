@@ -20,7 +20,6 @@ pub(crate) struct VnicRequest {
     /// The generation of the VnicAttachment that says so.
     pub generation: Option<i64>,
     pub purpose: Purpose,
-    /// Its MTU.
     pub mtu: Mtu,
     /// Whether the host reaches its subnet through it.
     pub subnet_route: bool,

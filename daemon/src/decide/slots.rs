@@ -65,7 +65,7 @@ struct Document {
 }
 
 impl Slots {
-    /// The VNIC's table.
+    /// The routing table of the VNIC's slot; `None` if the VNIC has no slot.
     pub(crate) fn table(&self, vnic: &Ocid) -> Option<TableId> {
         self.slots.get(vnic).map(|slot| table_of(*slot))
     }

@@ -36,7 +36,7 @@ pub(crate) struct PoolUsage {
     pub shared: Option<String>,
     pub family: Family,
     pub total: u64,
-    /// Held by pods.
+    /// Addresses that pods hold.
     pub in_use: u64,
     /// Freed less than the cooldown ago: reused only when nothing else is free.
     pub cooling: u64,

@@ -47,7 +47,7 @@ pub(crate) struct DueWork {
 #[derive(Debug, Default)]
 struct Plan {
     announce: HashSet<IpAddr>,
-    /// The earliest first.
+    /// In the order of their times, the earliest first.
     second_announcements: VecDeque<(Instant, Vec<IpAddr>)>,
     forget: Option<Instant>,
     check: Option<Instant>,

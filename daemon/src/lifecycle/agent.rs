@@ -35,7 +35,7 @@ pub struct Agent {
     pub plugin_ran: Notify,
     /// Notified when links come, go or change.
     pub links_changed: Notify,
-    /// Settings from NodePolicies.
+    /// What NodePolicies set on this node.
     pub policies: Arc<NodePolicies>,
     /// Notified when an object of the API server, or the file of the NativePodNetwork, changes.
     pub npn_changed: Arc<Notify>,

@@ -104,7 +104,7 @@ const fn is_port(expected: u16, found: u16) -> bool {
     expected == 0 || expected == found
 }
 
-/// RFC 1071.
+/// The Internet checksum of RFC 1071; an odd last byte is padded with zero.
 pub(super) fn checksum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| match *pair {
         [high, low] => u32::from(u16::from_be_bytes([high, low])),

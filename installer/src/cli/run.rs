@@ -17,7 +17,7 @@ use crate::settings::{Settings, SettingsError};
 use crate::uninstall::on_delete;
 use crate::uninstall::{KernelRoots, RemovalStatus, Uninstall, uninstall};
 
-/// EX_USAGE of sysexits.h.
+/// EX_USAGE of sysexits.h: the arguments or settings are not valid.
 const USAGE: u8 = 64;
 
 /// EX_TEMPFAIL of sysexits.h: refused for now.

@@ -199,7 +199,7 @@ fn task(args: &CaptureArgs, token: &str) -> NodeTask {
     task
 }
 
-/// Each unit once.
+/// Each unit once, in the order of the arguments.
 fn units(names: &[String]) -> Vec<String> {
     let mut units: Vec<String> = Vec::new();
     for name in names {

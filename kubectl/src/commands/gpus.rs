@@ -58,7 +58,7 @@ pub(crate) struct GpuNode {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeviceProblem {
-    /// Its PCI address.
+    /// The PCI address; none for a problem of all devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The reason, or the signal.

@@ -119,7 +119,7 @@ pub(crate) struct Finding {
 /// What is known before the first probe.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// The surest first.
+    /// The surest first, each once.
     pub findings: Vec<Finding>,
     pub node: Option<String>,
     /// The Service's chosen port.

@@ -32,7 +32,7 @@ pub(super) fn arp_request(mac: MacAddr, router: Ipv4Addr, address: Ipv4Addr) -> 
     arp(ArpOperation::Request, Pair { from: (mac, router), to: (MacAddr([0; 6]), address) }, BROADCAST)
 }
 
-/// "`pair.from` has it."
+/// The reply "`pair.from` has it", sent to `pair.to`.
 pub(super) fn arp_reply(pair: Pair<Ipv4Addr>) -> Vec<u8> {
     arp(ArpOperation::Reply, pair, pair.to.0)
 }

@@ -16,7 +16,7 @@ use crate::work::Pause;
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::attachment) struct InstanceMemory {
-    /// By uid.
+    /// By the uid of the object.
     pub(in crate::attachment) objects: HashMap<Uid, RetryState>,
     /// Why the state could not be read at the last reconcile.
     pub(in crate::attachment) unreadable: Option<AttachmentReason>,

@@ -35,7 +35,6 @@ pub(crate) struct FilePod {
 /// What the requests need.
 #[derive(Clone)]
 pub(crate) struct FilePods {
-    /// The API server.
     pub client: Client,
     /// The namespace of the controller, and the name of its Pod.
     pub namespace: String,

@@ -13,7 +13,7 @@ use vcn::{excerpt, printable};
 use super::drain::{EvictionRefusal, PodKey};
 use crate::cluster::request::{RequestError, send};
 
-/// Requests at once.
+/// Evictions of one node that are in flight at the same time.
 const AT_ONCE: usize = 8;
 /// The longest text of a refusal, in characters.
 const MESSAGE_MAX: usize = 120;

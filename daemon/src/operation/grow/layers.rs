@@ -16,7 +16,7 @@ pvs --noheadings --units b --nosuffix --options pv_name,dev_size,pv_size,vg_exte
 /// Less than this is left over where sizes are rounded and metadata lie.
 const LEFT_OVER: u64 = 64 << 20;
 
-/// Sizes in bytes.
+/// The sizes of device, volumes and file system, in bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Layers {
     /// Of the file system's device.

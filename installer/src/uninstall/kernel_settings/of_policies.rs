@@ -14,7 +14,7 @@ use crate::files::read_document;
 /// A setting that a node policy changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicySetting {
-    /// As [`super::SettingChange::key`].
+    /// In the form of [`super::SettingChange::key`].
     pub key: String,
     /// Its value before the first change of this boot.
     pub before: String,

@@ -18,7 +18,7 @@ pub(super) struct Details {
     pub(super) error: Option<String>,
 }
 
-/// `oke-node-agent status`.
+/// The agent's status as `oke-node-agent status` prints it, in the parts that are shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct AgentStatus {

@@ -17,7 +17,7 @@ use crate::table::{or_dash, since};
 pub(crate) struct NodeDevice {
     #[serde(flatten)]
     pub device: Device,
-    /// "GPU", "RDMA" or "-".
+    /// "GPU", "RDMA", or "-" for a bridge or a switch of GPUs.
     #[serde(skip)]
     kind: &'static str,
     /// The worst of its problems.

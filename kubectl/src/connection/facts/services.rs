@@ -122,7 +122,7 @@ impl Facts {
         self.add(Weight::Proven, Fact::NoReadyEndpoint, message, next);
     }
 
-    /// Traffic policies `Local`.
+    /// Finds a traffic policy `Local` that leaves the source's node without an endpoint.
     fn local(&mut self, name: &ObjectName, service: &Service) {
         let Some(spec) = &service.spec else { return };
         let Some(node) = self.node.clone() else { return };

@@ -10,12 +10,12 @@ use vcn::IfName;
 
 use crate::error::{ErrorContext, Result};
 
-/// `ETHTOOL_STXCSUM` (linux/ethtool.h).
+/// `ETHTOOL_STXCSUM` of linux/ethtool.h: sets the checksum offload of sent packets.
 const SET_TX_CHECKSUM: u32 = 0x17;
-/// `ETHTOOL_STSO`.
+/// `ETHTOOL_STSO` of linux/ethtool.h: sets TCP segmentation offload.
 const SET_TSO: u32 = 0x1f;
 
-/// `struct ethtool_value`.
+/// `struct ethtool_value` of linux/ethtool.h; data 0 switches a feature off.
 #[repr(C)]
 struct EthtoolValue {
     command: u32,

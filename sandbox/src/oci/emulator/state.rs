@@ -27,7 +27,7 @@ pub(in crate::oci) struct State {
     /// Instances whose host is unhealthy, by name.
     pub(in crate::oci) unhealthy_hosts: BTreeSet<String>,
     pub(in crate::oci) maintenance: Vec<Maintenance>,
-    /// By retry token.
+    /// By the retry token of the request.
     pub(super) replays: BTreeMap<String, Replay>,
     /// The refusal of a retry token that comes with another body, where it is not the default one.
     pub(in crate::oci) reused_token: Option<Refusal>,
@@ -50,7 +50,7 @@ pub(in crate::oci) struct State {
 /// A plugin of an instance's cloud agent.
 #[derive(Clone, Debug)]
 pub(in crate::oci) struct AgentPluginState {
-    /// ENABLED or DISABLED.
+    /// What the instance's configuration requests: ENABLED or DISABLED.
     pub(in crate::oci) desired: String,
     /// RUNNING, STOPPED, NOT_SUPPORTED or INVALID.
     pub(in crate::oci) status: String,
@@ -66,7 +66,6 @@ pub(in crate::oci) struct Maintenance {
     pub(in crate::oci) state: String,
 }
 
-/// A VNIC attachment.
 #[derive(Clone, Debug)]
 pub(in crate::oci) struct Attachment {
     pub(in crate::oci) node: String,

@@ -135,15 +135,15 @@ impl Authority {
 pub(crate) struct InstanceCertificate {
     pub(crate) instance: String,
     pub(crate) tenancy: String,
-    /// SPKI.
+    /// The subject's public key as SPKI, in DER.
     pub(crate) public_key: Vec<u8>,
     pub(crate) der: Vec<u8>,
 }
 
 pub(crate) struct UserKey {
-    /// PKCS#8.
+    /// The private key as PKCS#8, in PEM.
     pub(crate) pem: String,
-    /// SPKI.
+    /// The public key as SPKI, in DER.
     pub(crate) public_key: Vec<u8>,
 }
 

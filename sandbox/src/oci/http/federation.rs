@@ -15,7 +15,7 @@ use crate::oci::emulator::{Outcome, Request, Response, invalid, missing};
 const TOKEN_LIFE: Duration = Duration::from_mins(20);
 
 impl Access {
-    /// Answers `POST /v1/x509`.
+    /// Answers `POST /v1/x509` with a session token for the instance of the certificate.
     pub(super) fn federate(&self, request: &Request) -> Outcome {
         let body = request.json()?;
         let certificate = body.get("certificate").and_then(Value::as_str).ok_or_else(|| missing("certificate"))?;

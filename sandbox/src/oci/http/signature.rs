@@ -17,7 +17,7 @@ use crate::oci::emulator::{Outcome, Refusal, Request, refuse};
 /// How far a request's date may be from the service's clock.
 const CLOCK_SKEW: Duration = Duration::from_mins(5);
 
-/// The `authorization` header.
+/// The `authorization` header of a signed request, in its parts.
 pub(super) struct Signature<'a> {
     pub(super) key_id: &'a str,
     headers: Vec<String>,
