@@ -28,8 +28,8 @@ pub(crate) enum NextReconcile {
     Failed,
     /// Out of sync, and a person has to act: after this backoff, queued with all that failed.
     Stuck(Duration),
-    /// OCI did not carry out a request, or it waits for a change that no watch reports: after at least this backoff; after
-    /// some backoffs it is queued with all that failed.
+    /// OCI accepted a request but did not apply it, or it waits for a change that no watch reports: after at least this
+    /// backoff. After some backoffs it is queued with all that failed.
     BackOff(Pause),
     /// No object is left.
     Gone,
@@ -128,7 +128,7 @@ where
             let Some(key) = work.queue().take(Instant::now()) else { break };
             let worker = Arc::clone(&worker);
             tasks.spawn(async move {
-                // In its own task, so that a panic fails only one key; in a set, which aborts it when this is dropped: a
+                // In its own task, so that a panic fails only one key. In a set, which aborts it when this is dropped: a
                 // replica that lost or released the Lease does nothing more.
                 let mut inner = JoinSet::new();
                 inner.spawn({

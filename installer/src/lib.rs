@@ -12,7 +12,7 @@
 //! ```
 //!
 //! [`reconcile`] is blocking and idempotent: the agent calls it at start, whenever an address becomes usable, and on a
-//! timer. Binaries go first and at once; the configuration follows when every binary is in place and an address is usable,
+//! timer. Binaries go first and at once. The configuration follows when every binary is in place and an address is usable,
 //! because a runtime reports a node ready as soon as it finds one. A restart removes nothing. Plugins that other programs add
 //! to our configuration stay; another program's is copied for `vnic-attach` if a setting says so, and never written.
 //! [`uninstall`] removes everything, and [`on_delete`] decides whether a shutdown means that.

@@ -105,7 +105,7 @@ fn query_within(path: &Path, deadline: Duration) -> Result<Answer, String> {
         let _ = wait(&mut child, Instant::now() + KILL);
         return Err(format!("no answer within {deadline:?}"));
     };
-    // A pipe holds more than any answer, so nothing is read before the end; a process that left the group may hold it open
+    // A pipe holds more than any answer, so nothing is read before the end. A process that left the group may hold it open
     // without end, so reading does not block.
     let mut text = Vec::new();
     if let Some(mut stdout) = child.stdout.take() {

@@ -48,7 +48,7 @@ pub(crate) struct PlanInput<'a> {
     pub mark: &'a Mark,
     /// Objects that a later version wrote and this one cannot read: their VNICs are not orphaned.
     pub unreadable: &'a BTreeSet<String>,
-    /// By the uid of the object. An object without an entry has not failed in this process.
+    /// By the uid of the object. An object without an entry has the default state.
     pub retry_states: &'a HashMap<Uid, RetryState>,
     /// What was done in this reconcile.
     pub progress: &'a Progress,

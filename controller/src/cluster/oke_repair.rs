@@ -1,6 +1,7 @@
 //! Whether OKE repairs a node: by the taint with which it marks one, or because a NodeRepairConfig selects the node. Oracle documents
-//! that a NodeRepairConfig selects nodes by labels, but not in a form that names the API group and the fields. So the kind is found by
-//! its name in any group, and the selector by its shape; an object without a selector that can be read is an error and selects nothing.
+//! that a NodeRepairConfig selects nodes by labels, but not in a form that names the API group and the fields. So the kind is found
+//! by its name in any group, and the selector by its shape. An object without a selector that can be read is an error and selects
+//! nothing.
 
 use std::sync::{PoisonError, RwLock};
 

@@ -12,7 +12,7 @@ pub fn profile_of(object: &VnicAttachment) -> Option<&str> {
     (object.metadata.name.as_ref() == Some(&given)).then_some(profile)
 }
 
-/// The name of a stamped object: constant for profile, VNIC and instance, so that a controller that crashed creates nothing
+/// The name of a stamped object: constant for profile, VNIC and instance. So a controller that crashed creates nothing
 /// twice, and a node that returns under another name finds its objects. The parts contain no dots.
 pub fn object_name(profile: &str, vnic: &VnicName, instance: &Ocid) -> String {
     format!("{profile}.{vnic}.{:012x}", fnv1a(instance.as_str().bytes()) & 0xffff_ffff_ffff)

@@ -1,5 +1,5 @@
-//! What the controller finds about a node in addition to its agent's answer: a kubelet that is not ready, VNICs that are not, and requests
-//! of the node that cannot be met. They are shown and change no condition of the Node: the API server has them already. Pure.
+//! What the controller finds about a node in addition to its agent's answer. The kubelet or a VNIC is not ready, or a request of
+//! the node cannot be met. The findings are shown and change no condition of the Node: the API server has them already. Pure.
 
 use api::{AttachmentReason, ConditionType, Reason as _, condition};
 use health::Area;
@@ -16,8 +16,8 @@ use crate::fleet::account;
 /// The longest kept message, in characters.
 const MESSAGE_MAX: usize = 200;
 
-/// How long a VnicAttachment may be in progress before that is a problem: an attach takes 5 to 60 s, OKE's pod network of a new node
-/// a minute or two.
+/// How long a VnicAttachment may be in progress before that is a problem. An attach takes 5 to 60 s, OKE's pod network of a new
+/// node a minute or two.
 const PROGRESS_MAX_SECONDS: i64 = 180;
 
 /// Reasons that end by themselves.

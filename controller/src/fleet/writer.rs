@@ -1,5 +1,6 @@
-//! Writes conditions of Nodes as judged: at most five Nodes per second, and each Node at most once in 15 s, because the watch
-//! may deliver an older state after a write. A write names the version that was judged, so that none is repeated by mistake.
+//! Writes conditions of Nodes as judged: at most five Nodes per second. Each Node is written at most once in 15 s,
+//! because the watch may deliver an older state after a write. A write names the version that was judged, so that none is
+//! repeated by mistake.
 
 use std::collections::HashMap;
 use std::sync::Arc;

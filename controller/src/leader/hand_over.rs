@@ -1,5 +1,5 @@
 //! Whether another replica should lead. On a node whose kubelet or runtime is down, no one reaches the fleet view, because a
-//! forwarded port goes through both, and nothing starts the leader again when it ends.
+//! forwarded port goes through both. If the leader ends there, nothing starts it again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::cluster::store::Store;
 use crate::profile::node_pools::Nominated;
 use crate::report::metrics::Metrics;
 
-/// How long one plan is applied before a new one is made: within this time a paused or deleted profile stops, and one whose
+/// How long one plan is applied before a new one is made. Within this time a paused or deleted profile stops, and one whose
 /// writes are not answered delays no other. Thousands of steps fit in.
 pub(crate) const ROUND: Duration = Duration::from_secs(5);
 /// How long a node that is no longer selected keeps its VNICs, so that a label that flaps during a rollout, or a mistake

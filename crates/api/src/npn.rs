@@ -1,9 +1,9 @@
 //! `NativePodNetwork` (`oci.oraclecloud.com/v1beta1`, cluster-scoped, one per node) as we read it: which VNICs and
 //! addresses OKE prepared for this node's pods. OKE writes it; we never do.
 //!
-//! Two shapes are in the field, and a VNIC may mix them: the legacy one (`routerIp`, `subnetCidr`, `hostAddress`,
-//! `addresses`: IPv4 only) and the one per family (`routerIps`, `subnetCidrs`, `hostAddresses`, `podAddresses`: lists
-//! of `{v4, v6}`). Per family the newer one wins. A pod address is one address or, with generic VNIC attachment, a
+//! Two shapes are in the field, and a VNIC may mix them. The legacy one is IPv4 only: `routerIp`, `subnetCidr`,
+//! `hostAddress`, `addresses`. The one per family has lists of `{v4, v6}`: `routerIps`, `subnetCidrs`, `hostAddresses`,
+//! `podAddresses`. Per family the newer one wins. A pod address is one address or, with generic VNIC attachment, a
 //! whole CIDR block. Fields that we do not know are ignored.
 
 mod read;

@@ -1,5 +1,5 @@
-//! The end of an attachment, written once: for DEL, for an ADD that failed, for GC, for ADDs that were killed, and for the
-//! agent, which ends what no DEL came for.
+//! The end of an attachment, written once: for DEL, for GC, and for an ADD that failed or was killed. The agent uses it,
+//! too, for what no DEL came for.
 //!
 //! ```text
 //!   lock ─▶ record ─▶ still due? ─▶ network down ─▶ VNIC's link back? ─┬─ yes ─▶ addresses free, cooldown

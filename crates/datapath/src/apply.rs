@@ -14,8 +14,8 @@ mod moved;
 
 pub(crate) use moved::{restore, take_from_pod};
 
-/// Takes the steps in order. On success all of them are done; on failure none is: those before the failed one have been
-/// taken back, last first, and what could not be is in the error.
+/// Takes the steps in order. On success all of them are done. On failure none is: those before the failed one have been
+/// undone, last first. The error has what could not be undone.
 ///
 /// # Errors
 /// [`Error::Apply`] with the first failure.

@@ -79,8 +79,8 @@ pub struct HostVnic {
 }
 
 impl HostVnic {
-    /// Whether its link must have the VNIC's Ethernet address: a virtual machine's VNIC is its link, and under another address nothing
-    /// of it would pass the fabric; we make a VLAN link. A bare metal port may have its own.
+    /// Whether its link must have the VNIC's Ethernet address. A virtual machine's VNIC is its link, and under another address
+    /// nothing of it would pass the fabric. We make a VLAN link, with that address. A bare metal port may have its own.
     pub const fn link_has_mac(&self) -> bool {
         matches!(self.placement, Placement::Vlan { .. }) || self.vnic.nic_index.is_none()
     }
@@ -146,9 +146,10 @@ pub(crate) fn to_metadata(family: Family) -> Object {
     Object::Rule(Rule { to, ..Rule::new(family, RulePriorities::METADATA, TableId::MAIN, PROTOCOL) })
 }
 
-/// The address from which the kernel resolves the VNIC's router, for what a pod sends: a link-local one of that link; the VNIC's own
-/// address does for no host but this one. A link has one by nature, but the manager of links may have switched that off
-/// (`addr_gen_mode`: NetworkManager does so on each that it raises without a profile). Any of anybody's does.
+/// The address from which the kernel resolves the VNIC's router, for what a pod sends: a link-local one of that link. The VNIC's
+/// own address works only for this host. A link has a link-local address by nature, but the manager of links may have switched that
+/// off (`addr_gen_mode`). NetworkManager does so on each link that it raises without a profile. Any link-local address works,
+/// from whatever origin.
 fn solicitation_source(vnic: &HostVnic) -> Option<Object> {
     let link = vnic.placement.link().clone();
     let address = link_local(vnic.vnic.mac);

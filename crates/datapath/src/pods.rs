@@ -1,5 +1,5 @@
-//! The host's side of all running pods, for the agent's repairs: the kernel is queried once for everything and each pod's share is
-//! compared alone, so hundreds of pods cost milliseconds.
+//! The host's side of all running pods, for the agent's repairs. The kernel is queried once for everything, and each pod's share
+//! is compared alone, so hundreds of pods cost milliseconds.
 //!
 //! ```text
 //!   links, routes to pods, rules from pods, proxies ─▶ Snapshot ─┬─ repairs(pod) ─▶ plan(desired, its share) ─▶ [Step]

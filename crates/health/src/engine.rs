@@ -1,5 +1,5 @@
-//! Runs collectors, spread over time. Each run has a thread of its own: one that hangs (a file system that is gone) is
-//! abandoned, its signals are unknown, and it is not started again until it returns.
+//! Runs collectors, spread over time. Each run has a thread of its own. One that hangs (a file system that is gone) is
+//! abandoned and its signals are unknown. It is not started again until it returns.
 
 mod overrides;
 mod worker;

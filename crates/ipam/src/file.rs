@@ -19,8 +19,8 @@ use nix::sys::stat::Mode;
 
 pub use atomic::{AtomicFile, write_atomically};
 
-/// The largest state file that is read, in bytes. The largest one that can exist is pools.json: the API server accepts a
-/// NativePodNetwork of at most 1.5 MiB (etcd's limit), and its addresses, one a line, need less than four times that.
+/// The largest state file that is read, in bytes. The largest one that can exist is pools.json. The API server accepts a
+/// NativePodNetwork of at most 1.5 MiB (etcd's limit). Its addresses, one a line, need less than four times that.
 pub const MAX_STATE_BYTES: u64 = 8 << 20;
 
 /// The mode of state files: root only.

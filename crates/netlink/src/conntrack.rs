@@ -43,8 +43,8 @@ pub fn is_idle(sysctl_root: &Path) -> bool {
     }
 }
 
-/// Two connection tracking sockets: what is found by one is deleted by the other before more is read, so that of however
-/// many connections only a few are ever kept in memory. They belong to the network namespace where they were opened.
+/// Two connection tracking sockets. What one finds, the other deletes before more is read. So memory holds only a few of
+/// however many connections. They belong to the network namespace where they were opened.
 #[derive(Debug)]
 pub struct ConntrackSocket {
     list: Transport,

@@ -20,8 +20,8 @@
 //!   tap        packets as links carry them
 //! ```
 //!
-//! Requests are built from the typed messages of `netlink-packet-route`. Answers are read attribute by attribute, and only
-//! the attributes that we use: an attribute that a typed decoder cannot read must not hide a link, and the plugins stay small.
+//! Requests are built from the typed messages of `netlink-packet-route`. Answers are read attribute by attribute, and only the
+//! attributes that we use. An attribute that a typed decoder cannot read must not hide a link, and the plugins stay small.
 //!
 //! It decides nothing: `datapath` computes what must exist.
 

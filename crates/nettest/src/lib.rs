@@ -10,9 +10,9 @@
 //!
 //! [`probe`] is the protocol between controller and agents: versioned JSON, read strictly and within bounds.
 //!
-//! A cause is named only if the last tap that saw the probe is known, one row of the fault matrix is left, and a probe with one
-//! thing changed has another result. Otherwise the verdict lists the causes that are left and what would separate them
-//! (docs/network-tests.md).
+//! A cause is named only if three things hold. The last tap that saw the probe is known, one row of the fault matrix is left,
+//! and a probe with one thing changed has another result. Otherwise the verdict lists the causes that are left and what would
+//! separate them (docs/network-tests.md).
 
 mod case;
 mod cause;

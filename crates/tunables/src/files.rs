@@ -1,5 +1,5 @@
-//! Files of the host by policy, without input and output: which folders a policy may name, what changes on a node, and how the change
-//! is undone if nothing confirms it.
+//! Files of the host by policy, without input and output. This module decides which folders a policy may name, what changes on a
+//! node, and how an unconfirmed change is undone.
 //!
 //! ```text
 //!   DesiredFile ─▶ check (folders, contents) ─┐

@@ -19,7 +19,7 @@ pub fn place(revision: &str, node: &str) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// The first 16 hexadecimal digits of the value's SHA-256, as JSON.
+/// The first 16 hexadecimal digits of the SHA-256 of its JSON.
 pub(crate) fn of(value: &impl Serialize) -> String {
     // Maps are sorted, and no value of these types fails.
     let text = serde_json::to_vec(value).unwrap_or_default();

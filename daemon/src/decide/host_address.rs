@@ -44,7 +44,8 @@ pub(super) fn for_pods(facts: HostFacts<'_>) -> Vec<IpNetwork> {
 
 /// The host's own address, in this order: as OKE made it, as it was before, the first that is for no pod. Of several that it
 /// had before, one that is for no pod comes first: another may have replaced it while it was not listed. An address that is not
-/// listed is chosen only if no listed one could be the host's, and a held one only if there is no other: the host then gets none.
+/// listed is chosen only if no listed one could be the host's. A held one is chosen only if there is no other: the host then gets
+/// none.
 pub(super) fn choose(at: &SubnetAddressing, AddressHints { host, before, pods, held }: &AddressHints<'_>) -> IpAddr {
     let free = |address: &IpAddr| !held.contains(address);
     let for_pods = |address| is_in(pods, address);

@@ -42,8 +42,8 @@ impl NewVnics {
         if facts.vnics().is_empty() {
             return BTreeSet::new();
         }
-        // Those of an agent that starts may be in use, unless their link is down: it is so after a boot, and as long as an Exclusive
-        // VNIC waits for its pod.
+        // When an agent starts, its VNICs may be in use, unless their link is down. A link is down after a boot, and as long as an
+        // Exclusive VNIC waits for its pod.
         let in_use = || facts.vnics().iter().skip(1).filter(|vnic| is_raised(vnic, links));
         let known = self.known.get_or_insert_with(|| in_use().map(|vnic| (vnic.id.clone(), now)).collect());
         known.retain(|id, last_listed| listed.contains(id) || now.duration_since(*last_listed) < KNOWN);

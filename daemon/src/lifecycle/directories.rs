@@ -1,7 +1,8 @@
 //! The directories that the agent works in, as they were when it started. In a container, each is a mount of a directory of the
 //! host. If a program removes that directory, or moves it away and makes another, the mount stays with the old one. What is
-//! written is then not seen on the host, and only a restarted container sees the new one. So it is with the lock and the sockets
-//! that the agent made in one of them: without those it cannot be reached, and another agent would take it for ended.
+//! written is then not seen on the host, and only a restarted container sees the new one. The same applies to the lock and the
+//! sockets that the agent made in such a directory. Without them it cannot be reached, and another agent would take it for
+//! ended.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;

@@ -1,4 +1,4 @@
-//! What this process did to each item: an item that another program keeps setting back is left alone for an hour, and what the
+//! What this process did to each item. An item that another program keeps setting back is left alone for an hour, and what the
 //! kernel refuses is retried with a backoff. Lost with the process, which only means another attempt.
 
 use std::collections::BTreeMap;

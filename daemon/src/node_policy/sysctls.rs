@@ -1,5 +1,5 @@
-//! Kernel settings as the agent's container can read and write them: below SYSCTL_ROOT are the folders that the manifest mounts, and
-//! the container's own /proc/sys, which is read-only, says what the kernel has.
+//! Kernel settings as the agent's container can read and write them. Below SYSCTL_ROOT are the folders that the manifest mounts.
+//! The container's own /proc/sys, which is read-only, shows what the kernel has.
 
 use std::path::Path;
 

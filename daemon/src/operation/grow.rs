@@ -1,5 +1,6 @@
-//! Grows the root disk as Oracle's documentation describes it: the disk is read again, oci-growfs grows partition, volume and file system,
-//! and the kubelet restarts, because it reads its capacity at its start only. The controller proves it by the Node's capacity.
+//! Grows the root disk as Oracle's documentation describes it. The disk is read again, and oci-growfs grows partition, volume and
+//! file system. Then the kubelet restarts, because it reads its capacity only when it starts. The controller proves it by the
+//! Node's capacity.
 
 mod layers;
 

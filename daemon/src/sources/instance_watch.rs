@@ -1,5 +1,5 @@
 //! Objects of this instance as a watch of the API server reports them. An answer is as old as the last byte of the watch, and a
-//! lost watch is an error only when that is old; before the first answer the cached copy is used.
+//! lost watch is an error only when that is old. Before the first answer the cached copy is used.
 
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,15 @@
-//! STATUS: whether an ADD could work. One file is read; nothing can hang. A full pool is healthy (the runtime would
-//! declare the node not ready and evict its pods), and so is an agent that is down: the pod path needs no agent. A node of
-//! which no VNIC serves pods is not: no ADD can work there, however many pods end.
+//! STATUS: whether an ADD could work. One file is read; nothing can hang. A full pool is healthy: otherwise the runtime
+//! would declare the node not ready and evict its pods. An agent that is down is healthy, too: the pod path needs no
+//! agent. A node of which no VNIC serves pods is not: no ADD can work there, however many pods end.
 
 use std::time::Duration;
 
 use attachment::Node;
 use cni::{Error, ErrorCode};
 
-/// How long there must have been no VNIC for pods. A link that flaps takes its VNIC out of the pools for a moment, and a node
-/// that is not ready loses its pods' traffic, those that need no VNIC included. Where there has been none in this boot, there
-/// is nothing to wait for.
+/// How long there must have been no VNIC for pods. A link that flaps takes its VNIC out of the pools for a moment. A node
+/// that is not ready loses the traffic of all its pods, also of those that need no VNIC. Where there has been none in this
+/// boot, there is nothing to wait for.
 const GRACE: Duration = Duration::from_secs(30);
 
 pub(crate) fn status() -> Result<(), Error> {

@@ -11,7 +11,7 @@ use crate::node::{Command, Node, Pod};
 
 /// The time limit for an answer. The fabric resolves the neighbour first, as the real one does.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// When a packet that may be lost is sent again: a link that was just raised drops packets until the kernel has noticed its
+/// When a packet that may be lost is sent again. A link that was just raised drops packets until the kernel has noticed its
 /// carrier, which takes a while on a busy machine.
 const RESEND: Duration = Duration::from_secs(1);
 const SERVICES: Ipv4Addr = vcn::METADATA_ADDRESS;

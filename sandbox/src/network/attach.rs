@@ -10,7 +10,7 @@ use crate::fabric::Port;
 use crate::fabric::wire::WireEnd;
 
 impl Vcn {
-    /// Attaches a VNIC to a running node: on a virtual machine a link appears, on bare metal the metadata service lists
+    /// Attaches a VNIC to a running node. On a virtual machine a link appears. On bare metal the metadata service lists
     /// it and the physical port starts to carry its tag.
     pub fn attach_vnic(&self, node: &str, spec: &VnicSpec) -> Result<Vnic> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 //! Reads OKE's pod network of an instance, before a VNIC is attached or detached. Reads only; decides nothing.
 //!
-//! While OKE's controller builds a pod network, it uses each secondary VNIC of the instance for pods: it counts them, assigns
+//! While OKE's controller builds a pod network, it uses each secondary VNIC of the instance for pods. It counts them, assigns
 //! pod addresses to them, and fails if one appears meanwhile.
 
 use std::sync::Arc;

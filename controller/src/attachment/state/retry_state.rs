@@ -1,8 +1,8 @@
 //! What one process remembers of one object between two reconciles. Losing it costs a call or some seconds, never a VNIC: the
 //! object's status and OCI's lists are the memory. Pure.
 //!
-//! Requests that OCI accepts and does not carry out, and VNICs that are detached again and again, are followed by a backoff that
-//! grows with the number of DETACHED records that OCI lists. Every process sees the same records, so the number survives.
+//! A backoff follows requests that OCI accepts but does not apply, and VNICs that are detached again and again. It grows with
+//! the number of DETACHED records that OCI lists. Every process sees the same records, so the number survives.
 
 #[cfg(test)]
 pub(in crate::attachment) mod tests;

@@ -1,6 +1,6 @@
-//! How often instances are reconciled. A reconcile costs some calls, and OCI accepts a limited rate: with many instances the
-//! intervals grow, and lists of whole compartments (`compartment_scan`) show in between which ones need a reconcile. Failing
-//! instances have a share of the requests, however many there are, so that the others need not wait.
+//! How often instances are reconciled. A reconcile costs some calls, and OCI accepts a limited rate, so the intervals grow
+//! with the number of instances. In between, lists of whole compartments (`compartment_scan`) show which ones need a
+//! reconcile. Failing instances have a share of the requests, however many there are, so that the others need not wait.
 //!
 //! The rate is the one that OCI usually accepts: with the configured one, the queue would overflow when OCI accepts less.
 
@@ -29,8 +29,8 @@ const SHARE: f64 = 0.5;
 /// The share of retries: with the regular reconciles, something is left.
 const SHARE_OF_RETRIES: f64 = 1.0 / 3.0;
 
-/// Bounds of the intervals, so that those set while OCI accepts little soon end: twice as long as ten thousand instances need at
-/// 20 requests per second, and a poll of five hundred.
+/// Bounds of the intervals, so that those set while OCI accepts little soon end. They are twice as long as ten thousand
+/// instances need at 20 requests per second, and a poll of five hundred.
 const MAX_REFRESH: Duration = Duration::from_hours(4);
 const MAX_POLL: Duration = Duration::from_mins(3);
 
@@ -78,9 +78,9 @@ impl<O: Objects> AttachmentWorker<O> {
         Duration::from_secs_f64(calls / (self.context.budget.state().usual * share).max(0.01))
     }
 
-    /// When to reconcile an instance after an event of the API server: at once; or, if it is in sync (at the start all are
-    /// reported), some time until the next regular reconcile. A request that was already refused is queued with the retries,
-    /// and a profile's objects for many nodes come after single requests.
+    /// When to reconcile an instance after an event of the API server: at once, unless it is in sync. At the start all
+    /// instances are reported; one in sync waits some time until the next regular reconcile. A request that was already
+    /// refused is queued with the retries, and a profile's objects for many nodes come after single requests.
     pub(crate) fn due(&self, instance: &Ocid, chance: f64) -> (Lane, Duration) {
         let node = self.context.store.nodes().of(instance).cloned();
         let objects = self.context.store.attachments().of(instance);

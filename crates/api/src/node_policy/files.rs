@@ -105,7 +105,7 @@ pub struct HostFolder {
     pub path: &'static str,
     /// The end of its files' names: others are not read.
     pub suffix: &'static str,
-    /// The permit that a user needs to have files in this folder.
+    /// What the cluster's owner must permit before a policy may have files in this folder.
     pub grant: FileGrant,
     /// The unit that reads its files when it starts; none if each program reads them.
     pub unit: Option<HostUnit>,

@@ -112,8 +112,8 @@ fn limited<const N: usize>(what: &str, matches: [Expression; N]) -> Rule {
     drop_of_pods(&what, matches.into_iter().chain([Expression::LinkExceeds(NEIGHBOUR_RATE)]))
 }
 
-/// What a pod sent comes back: its VNIC's table leads to the router, and the router to the VNIC whose address it was for,
-/// and no pod here has that address (any more). The rule from the pod would send it round again, until its hop limit ends.
+/// What a pod sent comes back: its VNIC's table leads to the router, and the router to the VNIC whose address it was for.
+/// No pod here has that address (any more). The rule from the pod would send it round again, until its hop limit ends.
 ///
 /// What goes to a pod here, which is almost all that comes in, costs one look-up: the first rule answers it. What is for
 /// this host is accepted here; it may be a NodePort that rules of other programs translate to another node's pod.

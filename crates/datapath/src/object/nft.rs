@@ -1,5 +1,5 @@
-//! Our nft tables. A rule is recognized by its text, which it carries in the kernel as its comment, so `nft list table inet
-//! vcn-native` reads like the list of `host::nft`; what is about ARP is in `table arp vcn-native`.
+//! Our nft tables. A rule is recognized by its text, which it carries in the kernel as its comment. So `nft list table inet
+//! vcn-native` reads like the list of `host::nft`. What is about ARP is in `table arp vcn-native`.
 
 use netlink::nft::{Chain, Table};
 

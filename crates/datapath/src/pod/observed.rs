@@ -54,10 +54,10 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
     Ok(found)
 }
 
-/// The objects to take down for a recorded network: the link if it exists, and everything of the record on the host that the
-/// kernel does not remove with the link. Only the link is observed, to verify its owner. While it exists, the addresses identify
-/// the rest, and observing that would cost more than removing it. Without the link another pod may have the addresses: if they
-/// have routes, their rules and proxies stay.
+/// The objects to take down for a recorded network: the link if it exists, and all of the host's part that the kernel does not
+/// remove with it. Only the link is observed, to verify its owner. While it exists, the addresses identify the rest, and
+/// observing that would cost more than removing it. Without the link another pod may have the addresses: if they have routes,
+/// their rules and proxies stay.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.

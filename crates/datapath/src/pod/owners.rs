@@ -1,5 +1,5 @@
-//! Which attachment each pod address on this host belongs to, by the routes and the aliases of the links they lead to:
-//! what the kernel remembers when a record is lost.
+//! Which attachment each pod address on this host belongs to, by the routes and the aliases of the links they lead to.
+//! The kernel remembers this when a record is lost.
 
 use vcn::{LINK_ALIAS_PREFIX, PROTOCOL, PodRoute};
 

@@ -1,5 +1,5 @@
-//! What the agent's last reconcile found: VNICs that are not configured as they should be, firewalls that reject forwarded packets,
-//! other network managers, and how often another program reverts our objects.
+//! What the agent's last reconcile found: drifted VNICs, firewalls that reject forwarded packets, other network managers, and how
+//! often another program reverts our objects.
 
 use crate::collector::{AGENT_REPORT, Kind, MINUTE, Sample};
 use crate::facts::Topic;

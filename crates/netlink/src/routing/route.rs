@@ -59,7 +59,7 @@ pub struct Route {
     /// An MTU of its own.
     pub mtu: Option<Mtu>,
     /// Read only: it has something that this type does not hold (several next hops, an encapsulation, a TOS, a source
-    /// prefix), so it is not our route and cannot be written back.
+    /// prefix). So it is not our route and cannot be written back.
     pub unmodeled: bool,
 }
 
@@ -338,8 +338,8 @@ impl Socket {
 }
 
 impl RouteFilter {
-    /// Kernels differ in what they filter (none filters the routes of a link that has several next hops; one without
-    /// IPv6 answers a question about it with the routes of all families).
+    /// Kernels differ in what they filter. None filters the routes of a link that has several next hops. One without
+    /// IPv6 answers a question about IPv6 with the routes of all families.
     fn passes(&self, route: &Route) -> bool {
         route.family() == self.family
             && self.table.is_none_or(|table| table == route.table)

@@ -44,8 +44,8 @@ pub struct Budget(Arc<BudgetQueue>);
 #[derive(Debug)]
 struct BudgetQueue {
     bucket: Mutex<Bucket>,
-    /// Its holder is first in line, and waits for its turn as often as that moves: a backoff applies to all, and afterwards they
-    /// go one by one at the new rate.
+    /// Its holder is first in line, and waits for its turn as often as that moves. A backoff applies to all; afterwards they go
+    /// one by one at the new rate.
     line: sync::Mutex<()>,
     /// The length of the line.
     waiting: AtomicU32,

@@ -143,7 +143,7 @@ impl NodeFacts {
     }
 }
 
-/// Puts IPv6 addresses in the order in which they were known, if they are the same: otherwise each answer would be news, and
+/// Puts IPv6 addresses in the order in which they were known, if they are the same. Otherwise each answer would be news, and
 /// the cached copy would be written each time.
 fn keep_order<'a>(listed: &mut [Vnic], known: impl Iterator<Item = &'a Vnic> + Clone) {
     for vnic in listed {

@@ -324,8 +324,8 @@ impl<U: Units> Change<'_, U> {
     }
 }
 
-/// Waits until a second ends, and returns it. The API server keeps heartbeats in whole seconds, and a kubelet starts within one: with this,
-/// each heartbeat after the restart that follows has a later second, and no earlier one has.
+/// Waits until a second ends, and returns it. The API server keeps heartbeats in whole seconds, and a kubelet starts within one. So
+/// exactly the heartbeats after the restart that follows have a later second.
 async fn end_of_second() -> Option<i64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     sleep(Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()))).await;

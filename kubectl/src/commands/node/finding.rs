@@ -1,5 +1,5 @@
 //! What is wrong with a node: the agent's conditions, the signals that are not healthy, what the controller found, and
-//! VnicAttachments that are not ready, each cause once and with its next step.
+//! VnicAttachments that are not ready. Each cause is there once, with its next step.
 
 use api::{AttachmentReason, Reason as _};
 use command::page::Page;

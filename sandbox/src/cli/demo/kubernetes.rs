@@ -1,5 +1,5 @@
-//! The demo's cluster: a real API server on a node of its own, the agents that watch it, and the controller, which attaches
-//! VNICs through the emulated OCI API for a VnicProfile. The user's part is done, and shown, with kubectl.
+//! The demo's cluster: a real API server on a node of its own, the agents that watch it, and the controller. The controller
+//! attaches VNICs through the emulated OCI API for a VnicProfile. The user's part is done, and shown, with kubectl.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

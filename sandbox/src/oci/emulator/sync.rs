@@ -1,5 +1,5 @@
-//! Brings the state in sync with the VCN: a VNIC that was attached or detached past the API (when a node was built, by a
-//! test) gets or loses its records.
+//! Brings the state in sync with the VCN. A VNIC that was attached or detached without the API (when a node was built,
+//! by a test) gets or loses its records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;

@@ -1,6 +1,6 @@
 //! Removes a link without waiting until the kernel frees its memory.
 //!
-//! The kernel takes a link off all its lists within a tenth of a millisecond (`unlist_netdevice`): no name, index, address or
+//! The kernel takes a link off all its lists within a tenth of a millisecond (`unlist_netdevice`). No name, index, address or
 //! route leads to it any more, and its name is free. It answers the request 10 to 20 ms later, after a grace period of all
 //! processors (`rcu_barrier` in `netdev_run_todo`). A child process waits for that answer instead of us (decision 0018).
 //!

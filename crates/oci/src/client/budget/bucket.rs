@@ -15,8 +15,8 @@ const CUT: f64 = 0.5;
 const ONE_BURST: Duration = Duration::from_secs(1);
 /// What the rate gains in a second of answered calls, in requests per second.
 const GAIN: f64 = 0.5;
-/// The time over which the usual rate is averaged: longer than the rate needs to recover from the least, at half a request
-/// per second each second, and short compared to a rollout.
+/// The time over which the usual rate is averaged. It is longer than the rate needs to recover from the least, at half a
+/// request per second each second. It is short compared to a rollout.
 const USUAL: Duration = Duration::from_mins(1);
 /// The part of a token that is enough for a request. Rounding may lose what a tenth of a microsecond adds, and a caller must not
 /// wake a little too early each time.
