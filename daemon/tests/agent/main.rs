@@ -1,5 +1,5 @@
-//! The agent on a real kernel: a fresh network namespace is the node, veth links are its VNICs, a metadata service answers
-//! on its loopback, and the real program runs in it.
+//! The agent on a real kernel. A fresh network namespace is the node, and veth links are its VNICs. A metadata service
+//! answers on its loopback, and the real program runs in it.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]

@@ -93,8 +93,8 @@ impl Pod {
         self.network.addresses.iter().map(|address| address.address).collect()
     }
 
-    /// Waits until it reaches its routers: a packet that is sent before the kernel has taken note of a link's carrier is
-    /// lost, and the answer to another may come late.
+    /// Waits until it reaches its routers. A packet that is sent before the kernel has noticed a link's carrier is lost,
+    /// and the answer to another may come late.
     pub(crate) fn wait_connected(&self) {
         wait_for("a pod to be connected", || self.is_connected(), || format!("{:?}", self.addresses()));
     }

@@ -150,8 +150,8 @@ fn our_pod_network_is_maintained_in_doubt() {
     );
 }
 
-/// Without a record nothing is changed, and no operator is advised to drain a working node: neither after a mistyped label nor
-/// while it is not known who owns the node.
+/// Without a record nothing is changed, and no operator is advised to drain a working node. This holds after a mistyped label
+/// and while the owner of the node is not known.
 #[test]
 fn doubt_is_not_reported_as_handover() {
     let mistyped: &[&str] = &["--signal-node-label", "yes"];

@@ -1,4 +1,4 @@
-//! A read of a collector that never returns and that no signal ends, as of a file system or a driver that is gone: the agent still
+//! A read of a collector never returns and no signal ends it, as of a file system or a driver that is gone. The agent still
 //! restarts on a new configuration.
 
 use std::fs::File;

@@ -6,7 +6,7 @@ use std::path::Path;
 use resident::config::keys::{Key, Keys};
 use resident::config::{Layers, ProgramSettings, file};
 
-/// What is wrong with a file of commented keys: as it is it must set nothing, and with every key's `#` removed it must make the
+/// What is wrong with a file of commented keys. As it is, it must set nothing. With every key's `#` removed, it must make the
 /// same settings as no file at all.
 ///
 /// # Errors

@@ -61,8 +61,8 @@ pub fn differences(before: &[String], now: &[String]) -> Vec<String> {
     missing.chain(now.iter().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"))).collect()
 }
 
-/// A neighbour for each multicast group that the host reports, what a bridge learns of its ports from that, and the
-/// loopback link's one for connections of the host to itself.
+/// Entries that come and go: a neighbour for each multicast group that the host reports, and what a bridge learns of
+/// its ports from that. The loopback link has a neighbour for connections of the host to itself.
 fn is_passing(command: &str, entry: &Value) -> bool {
     let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("-");
     match command {

@@ -94,7 +94,7 @@ pub fn vnic_pool(number: u8, families: Families, [range4, range6]: [&str; 2]) ->
     }
 }
 
-/// A node's VNICs have been up for long when pods come; these have not, and IPv6 resolves no neighbour from a link whose own
+/// A node's VNICs have been up for long when pods come; these have not. IPv6 resolves no neighbour from a link whose own
 /// address is still being checked for duplicates.
 pub fn no_detection(link: &IfName) {
     set(&format!("net/ipv6/conf/{link}/accept_dad"), "0");

@@ -1,4 +1,4 @@
-//! Tests of the node agent and of the installer start these programs in the containers of the shipped manifests: only a few
+//! Tests of the node agent and of the installer start these programs in the containers of the shipped manifests. Only a few
 //! files name the programs, and those are reviewed with care.
 
 use crate::finding::Finding;

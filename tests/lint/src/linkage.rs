@@ -1,4 +1,4 @@
-//! What a plugin may link. The pod path is synchronous, node-local and small: an asynchronous runtime, an HTTP or a
+//! What a plugin may link. The pod path is synchronous, node-local and small. An asynchronous runtime, an HTTP or a
 //! Kubernetes client in a plugin's tree means that a change broke that promise, usually through a library.
 
 use std::collections::BTreeSet;

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<B
     Ok(bursts)
 }
 
-/// Does something to all pods, each on a thread of its own, and says when each was done: how long after the first of the
+/// Does something to all pods, each on a thread of its own. Returns when each was done: how long after the first of the
 /// threads, whichever it was, set out. (The one that starts them is itself only one of many that want a processor.)
 fn all_at_once(pods: &[Pod], act: impl Fn(&Pod) -> anyhow::Result<Run> + Sync) -> anyhow::Result<Vec<(Duration, Run)>> {
     let ready = Barrier::new(pods.len());

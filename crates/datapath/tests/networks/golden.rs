@@ -1,6 +1,6 @@
-//! The planner by example: each folder of `golden/` is a sentence with what is desired, what is observed and the plan,
-//! in the text that logs, errors and dry runs show. A new case needs no code; `UPDATE_GOLDEN=1 cargo test -p datapath --test
-//! networks golden` writes the plan of a case that has none, for you to read.
+//! The planner by example. Each folder of `golden/` is a sentence with what is desired, what is observed and the plan. The
+//! plan is the text that logs, errors and dry runs show. A new case needs no code; `UPDATE_GOLDEN=1 cargo test -p datapath
+//! --test networks golden` writes the plan of a case that has none, for you to read.
 
 use std::fmt::Write as _;
 use std::fs;

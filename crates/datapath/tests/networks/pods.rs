@@ -1,5 +1,5 @@
-//! The host's side of running pods on a real kernel: whatever is broken of it is found and repaired, what is not a pod's stays,
-//! and a full node costs milliseconds.
+//! The host's side of running pods on a real kernel. Whatever is broken of it is found and repaired, and what is not a pod's
+//! stays. A full node costs milliseconds.
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -21,7 +21,7 @@ fn large_node() -> Node {
 }
 
 /// Each of so many runs ended within its first wait for a lock, but for a few. All of them together take seconds, and a run waits
-/// for half a minute: that runs out where the machine stands still for as long, which hardly any of them may see.
+/// for half a minute. That runs out only if the machine stands still for as long, which hardly any of them may see.
 fn assert_hardly_any_repeated(node: &Node, runs: usize) -> usize {
     let repeated = node.repeated.load(Ordering::Relaxed);
     println!("{repeated} of {runs} runs were repeated");

@@ -136,8 +136,8 @@ fn del_succeeds_whatever_is_gone() {
     }
 }
 
-/// What a guest has in its first namespace is a NIC: the kernel brings it back when the namespace that it is in ends, lowered and
-/// under the name that it had there. It can be raised once in a guest's life (tests/uml/run), so this is one test.
+/// What a guest has in its first namespace is a NIC. When the namespace that it is in ends, the kernel brings it back, lowered
+/// and under the name that it had there. It can be raised once in a guest's life (tests/uml/run), so this is one test.
 #[test]
 #[ignore = "needs a NIC: run by tests/uml/run"]
 fn a_real_nic_comes_back_from_a_namespace_that_ended() {

@@ -1,5 +1,5 @@
-//! The result that a runtime or Multus gets has the form of the reference plugins' for the same pod: macvlan for a Shared VNIC,
-//! host-device for an Exclusive one, each with static addresses.
+//! A runtime or Multus gets a result in the form of the reference plugins for the same pod. These are macvlan for a Shared VNIC
+//! and host-device for an Exclusive one, each with static addresses.
 
 use std::collections::BTreeSet;
 use std::process::Command;

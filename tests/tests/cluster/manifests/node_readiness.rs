@@ -1,5 +1,5 @@
-//! The example for the Node Readiness Controller: the reporter reads the address that the agent serves, may write the condition
-//! that the rule waits for, and nothing else of a Node.
+//! The example for the Node Readiness Controller. The reporter reads the address that the agent serves. It may write the
+//! condition that the rule waits for, and nothing else of a Node.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Executes `docs/multi-homed-pods.md` with the real controller and agent: its objects are applied to a real API server, its
-//! commands are run, and Multus gives a pod the interface of its NetworkAttachmentDefinition.
+//! Executes `docs/multi-homed-pods.md` with the real controller and agent. Its objects are applied to a real API server, and
+//! its commands are run. Multus gives a pod the interface of its NetworkAttachmentDefinition.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

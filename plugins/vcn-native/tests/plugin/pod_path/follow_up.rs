@@ -67,7 +67,7 @@ const V6: Words = Words {
 };
 
 /// A client's first packet is turned to a pod that does not answer. The pod goes, another gets its address, and the client
-/// tries again by the same connection: it must reach the Service's present pod, not the pod that has the address now.
+/// tries again by the same connection. It must reach the Service's present pod, not the pod that has the address now.
 fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &Words, when: ServiceChanges) {
     let node = Node::new(words.families);
     node.change_pools(|vnics| {

@@ -20,8 +20,8 @@ fn status(node: &Node) -> std::process::Output {
     node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"))
 }
 
-/// Half of fifty answers come within 100 ms, and none takes 5 s, by what the program does itself: while it waits for a
-/// processor it is the machine that takes its time.
+/// Half of fifty answers come within 100 ms, and none takes 5 s. Only what the program does itself counts, not its
+/// waits for a processor.
 fn assert_quick(node: &Node, code: u64) {
     let mut took: Vec<Duration> = (0..50).map(|_| timed(node, code)).collect();
     took.sort();
