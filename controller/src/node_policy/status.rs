@@ -1,12 +1,12 @@
 //! The status of a policy, from its plan and from what the agents answered. Pure, but for the time of a new transition.
 
 use api::condition::{ConditionType, set};
-use api::node_policy::{FAILING_MAX, FailingNode, PolicyCounts, PolicyMode, StableRevision};
+use api::node_policy::{FAILING_MAX, FailingNode, PolicyCounts, StableRevision};
 use api::{Condition, NodePolicyStatus, PolicyReason, Reason as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use tunables::merge::{Conflict, refusals};
-use tunables::{DocumentMode, ItemState, Key, NodeAnswer, Scope};
+use tunables::{ItemState, Key, NodeAnswer, Scope};
 
 use super::facts::{AgentState, NodeFacts};
 use super::files::unknown_files;
@@ -152,8 +152,7 @@ fn applied(
         return (failure.reason, format!("{} {}", failure.node, failure.item).trim_end().to_owned());
     }
     let spec = &policy.object.spec;
-    let mode = if spec.mode == PolicyMode::Apply { DocumentMode::Apply } else { DocumentMode::Report };
-    if let Some((key, refusal)) = refusals(&spec.settings, mode).first() {
+    if let Some((key, refusal)) = refusals(&spec.settings, spec.mode.into()).first() {
         return (PolicyReason::Refused, format!("{key}: {refusal}"));
     }
     if let Some((_, Conflict { rival, item, .. })) = conflict {

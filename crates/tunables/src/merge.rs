@@ -134,8 +134,8 @@ pub fn merge(policies: &[PolicyOfNode<'_>]) -> NodeItems {
 }
 
 const NO_RESTART: Refusal = Refusal {
-    reason: "without a restart nothing proves that the node survives it, and the next boot would show it on all nodes at once",
-    next_step: "Name kubelet.service, crio.service, containerd.service or NetworkManager.service in settings.restart.",
+    reason: "settings.restart lacks the unit that reads it, so nothing would prove that the node works with it before its next boot",
+    next_step: "Add the unit to settings.restart: docs/node-policies.md lists the unit of each folder.",
 };
 
 /// The settings of a policy that no node may have in this mode, with the reason and the next step.

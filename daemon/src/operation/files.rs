@@ -61,7 +61,7 @@ async fn facts(systemd: &Systemd) -> Result<KubeletFacts, Failure> {
         pid => {
             let path = format!("/proc/{pid}/cmdline");
             let output = run(systemd, "kubelet-flags", &["/usr/bin/cat", &path], READ_LIMIT).await?;
-            output.text.split('\0').skip(1).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+            output.success("cat")?.split('\0').skip(1).filter(|word| !word.is_empty()).map(str::to_owned).collect()
         }
     };
     let memory = Some(kernel_limits::memory()).filter(|memory| *memory > 0);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_hosts_programs_read_is_checked() {
+    fn content_is_checked_for_its_program() {
         assert!(check("/etc/sysctl.d/90-x.conf", "vm.max_map_count = 262144\n", 0o644).is_ok());
         assert!(check("/etc/sysctl.d/90-x.conf", "kernel.core_pattern = |/x\n", 0o644).is_err());
     }

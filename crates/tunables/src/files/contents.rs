@@ -25,7 +25,7 @@ const NETWORK_MANAGER: Refusal = Refusal {
     next_step: "Use the keys of docs/node-policies.md; leave plugins, paths and access to the node image.",
 };
 
-const CHRONY_DIRECTIVES: [&str; 29] = [
+const CHRONY_DIRECTIVES: [&str; 28] = [
     "acquisitionport",
     "cmdport",
     "combinelimit",
@@ -54,7 +54,6 @@ const CHRONY_DIRECTIVES: [&str; 29] = [
     "rtcsync",
     "server",
     "stratumweight",
-    "maxntpconnections",
 ];
 
 /// Without `chroot`, which Debian's PAM has: a pod could fill the folder in which root's next session starts a shell.

@@ -113,6 +113,14 @@ fn units<'a>(host: &'a Host, confirmation: Option<&'static str>) -> FakeUnits<'a
     FakeUnits { host, broken: "bad\n", used: HostUnit::Kubelet, usage: UnitUsage::Running, confirmation, calls, guard }
 }
 
+/// A run that is killed while it waits for the confirmation, with its units.
+async fn killed_run(host: &Host) -> FakeUnits<'_> {
+    let killed = units(host, None);
+    let run = tokio::time::timeout(Duration::from_millis(100), apply(host, &killed, "a", Some("new\n")));
+    assert!(run.await.is_err());
+    killed
+}
+
 async fn apply(host: &Host, units: &FakeUnits<'_>, order: &str, content: Option<&str>) -> Outcome {
     let (margin, poll) = (Duration::from_millis(100), Duration::from_millis(10));
     let timing = Timing { guard: Duration::from_secs(2), margin, poll, hold: Duration::from_millis(500) };
@@ -182,9 +190,7 @@ async fn change_that_the_leader_does_not_confirm_is_taken_back() {
 async fn next_run_takes_back_what_a_killed_one_left() {
     let Node { folder: _folder, host } = node();
     // Killed while it waited for the confirmation: the files are there, and the record says how to go back.
-    let killed = units(&host, None);
-    let run = tokio::time::timeout(Duration::from_millis(100), apply(&host, &killed, "a", Some("new\n")));
-    assert!(run.await.is_err());
+    killed_run(&host).await;
     assert_eq!(content(&host, UNIT_FILE).unwrap(), "new\n");
     let next = units(&host, Some("b"));
     assert_eq!(apply(&host, &next, "b", None).await, Outcome::Applied(Vec::new()));
@@ -195,9 +201,7 @@ async fn next_run_takes_back_what_a_killed_one_left() {
 #[tokio::test]
 async fn guard_of_a_killed_run_brings_the_files_back_alone() {
     let Node { folder: _folder, host } = node();
-    let killed = units(&host, None);
-    let run = tokio::time::timeout(Duration::from_millis(100), apply(&host, &killed, "a", Some("new\n")));
-    assert!(run.await.is_err());
+    let killed = killed_run(&host).await;
     let root = host.data("..");
     for command in killed.guard.take() {
         let [program, arguments @ ..] = &command.arguments[..] else { panic!("{command:?}") };
@@ -321,9 +325,7 @@ async fn original_is_what_was_there_before_the_change_that_stayed() {
 #[tokio::test]
 async fn change_whose_folder_is_not_mounted_any_more_is_not_forgotten() {
     let Node { folder, host } = node();
-    let killed = units(&host, None);
-    let run = tokio::time::timeout(Duration::from_millis(100), apply(&host, &killed, "a", Some("new\n")));
-    assert!(run.await.is_err());
+    killed_run(&host).await;
     let (mounted, away) = (folder.path().join("etc/modprobe.d"), folder.path().join("away"));
     fs::rename(&mounted, &away).unwrap();
     let outcome = apply(&host, &units(&host, Some("b")), "b", None).await;
@@ -336,9 +338,7 @@ async fn change_whose_folder_is_not_mounted_any_more_is_not_forgotten() {
 #[tokio::test]
 async fn half_written_file_of_a_killed_run_is_removed() {
     let Node { folder, host } = node();
-    let killed = units(&host, None);
-    let run = tokio::time::timeout(Duration::from_millis(100), apply(&host, &killed, "a", Some("new\n")));
-    assert!(run.await.is_err());
+    killed_run(&host).await;
     let staged = folder.path().join("etc/modprobe.d/90-web.conf.oke-new");
     fs::write(&staged, "hal").unwrap();
     assert_eq!(apply(&host, &units(&host, Some("b")), "b", None).await, Outcome::Applied(Vec::new()));
