@@ -120,3 +120,22 @@ fn policies_beyond_the_document_are_left_out_by_precedence() {
     let document = items.document(&"u".repeat(36), Some(&instance), baseline);
     assert!(serde_json::to_vec(&document).unwrap().len() <= DOCUMENT_MAX);
 }
+
+#[test]
+fn file_of_what_the_node_needs_is_refused_without_its_restart() {
+    let refused = |restart: &[&str], mode| {
+        let settings = serde_json::json!({
+            "files": [{ "path": "/etc/crio/crio.conf.d/90-web.conf", "content": "x = 1\n" },
+                { "path": "/etc/chrony.d/90-web.conf", "content": "makestep 1 3\n" }],
+            "restart": restart, "kubelet": { "systemReserved": { "cpu": "500m" } }
+        });
+        let settings: NodeSettings = serde_json::from_value(settings).unwrap();
+        let items = refusals(&settings, mode).into_iter().map(|(item, _)| item.to_owned());
+        items.collect::<Vec<_>>()
+    };
+    let (crio, apply) = ("/etc/crio/crio.conf.d/90-web.conf", DocumentMode::Apply);
+    assert_eq!(refused(&[], apply), [crio, item::KUBELET], "chronyd may wait for the next boot");
+    assert_eq!(refused(&["crio.service"], apply), [item::KUBELET]);
+    assert_eq!(refused(&["crio.service", "kubelet.service"], apply), [""; 0]);
+    assert_eq!(refused(&[], DocumentMode::Report), [""; 0], "a report changes nothing");
+}
